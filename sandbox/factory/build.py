@@ -1,0 +1,99 @@
+"""Builds task folders from families: the same arguments give the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+from sandbox.errors import InputError
+from sandbox.factory import families as _families
+from sandbox.factory import render
+from sandbox.factory.base import Family, Instance
+
+
+def _load_families() -> dict[str, Family]:
+    modules = sorted(module.name for module in pkgutil.iter_modules(_families.__path__))
+    found = [importlib.import_module(f"{_families.__name__}.{name}").FAMILY for name in modules]
+    return {family.name: family for family in found}
+
+
+FAMILIES: dict[str, Family] = _load_families()
+"""Every family by name, held-out ones included."""
+
+HELD_OUT_FAMILIES: tuple[str, ...] = ("mixed_files", "mixed_data", "sweep")
+"""Families that recombine the skills of the others. Never train on them: they show if skills carry over."""
+
+TRAINING_FAMILIES: tuple[str, ...] = tuple(name for name in FAMILIES if name not in HELD_OUT_FAMILIES)
+
+# Draws of one index before a build gives up: a family whose instances collide this often has too few of them.
+_ATTEMPTS = 100
+
+
+def build(
+    out: Path, count: int, seed: int, families: Sequence[str] | None = None, held_out: bool = False
+) -> list[Path]:
+    """Writes `count` task folders into `out`, spread evenly over the families; returns their paths in order.
+
+    Args:
+      out: folder for the tasks; made when missing. A task of the same name is overwritten by the same bytes.
+      count: number of tasks, at least 1.
+      seed: builds of different seeds share no instance in practice; the same arguments give the same bytes.
+      families: family names; None for all the training families, or with `held_out` all the held-out ones.
+      held_out: whether the tasks are for evaluation on held-out families. Naming a held-out family without
+        it is an error, so that none slips into training.
+
+    Raises:
+      InputError: an unknown family, a held-out family without `held_out` (or the reverse), a count below 1,
+        or a family with too few distinct instances.
+    """
+    chosen = _choose(families, held_out)
+    if count < 1:
+        raise InputError(f"tasks build: count is {count}, expected at least 1")
+    paths: list[Path] = []
+    seen: set[str] = set()
+    for index in range(count):
+        family = FAMILIES[chosen[index % len(chosen)]]
+        name, instance = _fresh(family, seed, index // len(chosen), seen)
+        folder = Path(out) / name
+        render.write(folder, render.folder_files(family, instance, seed))
+        paths.append(folder)
+    return paths
+
+
+def _choose(families: Sequence[str] | None, held_out: bool) -> tuple[str, ...]:
+    allowed = HELD_OUT_FAMILIES if held_out else TRAINING_FAMILIES
+    if families is None:
+        return allowed
+    for name in families:
+        if name not in FAMILIES:
+            raise InputError(f"tasks build: families has {name!r}, expected names from {', '.join(FAMILIES)}")
+        if name not in allowed:
+            kind, names = "training" if held_out else "held-out", ", ".join(allowed)
+            raise InputError(f"tasks build: families has {name!r} ({kind}), expected names from {names}")
+    if not families:
+        raise InputError("tasks build: families is empty, expected at least one name")
+    return tuple(families)
+
+
+def _fresh(family: Family, seed: int, index: int, seen: set[str]) -> tuple[str, Instance]:
+    """Folder name and instance of (family, seed, index), redrawn while it repeats one that this build has."""
+    for attempt in range(_ATTEMPTS):
+        digest = hashlib.sha256(f"{family.name}/{seed}/{index}/{attempt}".encode()).digest()
+        instance = family.generate(Random(int.from_bytes(digest[:8], "big")))
+        name = f"{family.name}-{digest.hex()[:8]}"
+        key = identity(instance)
+        if key not in seen and name not in seen:
+            seen.update((key, name))
+            return name, instance
+    raise InputError(
+        f"tasks build: family {family.name!r} has no new instance at index {index}, expected a smaller count"
+    )
+
+
+def identity(instance: Instance) -> str:
+    """What makes two instances the same task: instruction and solution, without case and spacing."""
+    return " ".join(" ".join([instance.instruction, *instance.steps]).lower().split())

@@ -1,0 +1,31 @@
+"""Held out: sort one list, cut another, count in a third."""
+
+from dataclasses import replace
+from random import Random
+
+from sandbox.factory.base import Family, Instance, Names, assemble
+from sandbox.factory.families import count, slice, sort
+
+PHRASINGS = (
+    "Work on the lists in the directory /app: {items}. Each result goes to its own new file, and the "
+    "lists stay unchanged.",
+    "We need three new files made from the lists in /app. Please {items}. Do not change the lists that "
+    "are there.",
+)
+
+
+def generate(rng: Random) -> Instance:
+    names = Names(rng)
+    files: dict[str, str | bytes] = {}
+    parts = [
+        ("sort", sort.requirement(rng, rng.choice(["plain", "reverse"]), names, files)),
+        ("save", slice.requirement(rng, rng.choice(slice.KINDS), names, files)),
+        ("write", rng.choice([count.lines, count.matches])(rng, names, files)),
+    ]
+    requirements = [replace(part, text=f"{verb} {part.text}") for verb, part in rng.sample(parts, 3)]
+    return assemble(rng, phrasings=PHRASINGS, requirements=requirements, files=files, difficulty=3)
+
+
+FAMILY = Family(
+    name="mixed_data", area="text", skills=("sort", "head", "tail", "sed", "wc", "grep"), generate=generate
+)

@@ -1,0 +1,29 @@
+"""Held out: a rename, a mode and a symbolic link in one task."""
+
+from dataclasses import replace
+from random import Random
+
+from sandbox.factory.base import Family, Instance, Names, assemble
+from sandbox.factory.families import permissions, rename, symlink
+
+PHRASINGS = (
+    "Do three things in the directory /app: {items}. The contents of all the files must stay exactly as"
+    " they are now.",
+    "Some files in /app need care. Please {items}. Do not change what is in the files, and leave the "
+    "others alone.",
+)
+
+
+def generate(rng: Random) -> Instance:
+    names = Names(rng)
+    files: dict[str, str | bytes] = {}
+    parts = [
+        ("rename", rename.requirement(names, files)),
+        ("set", permissions.requirement(rng.choice(permissions.MODES), names, files)),
+        ("make the link", symlink.requirement(names, files)),
+    ]
+    requirements = [replace(part, text=f"{verb} {part.text}") for verb, part in rng.sample(parts, 3)]
+    return assemble(rng, phrasings=PHRASINGS, requirements=requirements, files=files, difficulty=3)
+
+
+FAMILY = Family(name="mixed_files", area="files", skills=("mv", "chmod", "ln"), generate=generate)

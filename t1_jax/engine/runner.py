@@ -1,0 +1,360 @@
+"""The compiled side of the engine: prefill, blocks of decoding and row copies over one resident cache.
+
+Legend: N cache rows (slots, then prompt snapshots), R rows of one call, T tokens, S cached positions, L MoE
+layers, K experts per token, D hidden size. A call gathers its rows into a compact batch over the first
+`context` positions, works there, and scatters back; so a call costs what its rows and their length need, not
+what the cache could hold. Every shape comes from a short list of buckets, and a padding row carries the index
+N, which reads row N - 1 and writes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, UInt32
+
+from t1_jax.engine.request import MAX_STOP_IDS, SamplingParams
+from t1_jax.engine.sampler import sample, seed_data
+from t1_jax.model import transformer
+from t1_jax.model.config import ModelConfig
+
+Params = Any
+
+# Where the batch dimension lies in each leaf of the cache; the second one of k and v is the position.
+_BATCH_AXIS = {"k": 1, "v": 1, "conv": 2, "state": 2, "lengths": 0, "hidden": 0}
+
+
+class State(NamedTuple):
+    """What stays on the device between calls: the cache, and the hidden state of each row's last forwarded
+    token.
+    """
+
+    cache: transformer.Cache
+    hidden: Float[Array, "N D"]
+
+
+class RowSampling(NamedTuple):
+    """Sampling parameters of the rows of one decode call."""
+
+    seeds: UInt32[Array, "R 2"]
+    temperature: Float[Array, " R"]
+    top_p: Float[Array, " R"]
+    top_k: Int[Array, " R"]
+    stop_ids: Int[Array, "R stops"]  # padded with -1
+    budget: Int[Array, " R"]  # tokens still to sample; 0 for a padding row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoded:
+    """One block: S steps of R rows. Row r emitted tokens[:emitted[r], r] and forwarded the first forwarded[r]
+    of them.
+    """
+
+    tokens: np.ndarray  # int32 [S, R]
+    logprobs: np.ndarray  # float32 [S, R]
+    routed_experts: np.ndarray  # [S, R, L, K]
+    emitted: np.ndarray  # int [R]
+    forwarded: np.ndarray  # int [R]; one less than emitted when the row is finished
+
+
+def _gather(state: State, rows: Int[Array, " R"], context: int) -> State:
+    def take(name: str, leaf: Array) -> Array:
+        axis = _BATCH_AXIS[name]
+        if name in ("k", "v"):
+            leaf = jax.lax.slice_in_dim(leaf, 0, context, axis=axis + 1)
+        return jnp.take(leaf, rows, axis=axis, mode="clip")
+
+    leaves = {name: take(name, getattr(state.cache, name)) for name in _BATCH_AXIS if name != "hidden"}
+    return State(
+        dataclasses.replace(state.cache, **leaves), jnp.take(state.hidden, rows, axis=0, mode="clip")
+    )
+
+
+def _scatter(state: State, rows: Int[Array, " R"], part: State, start: Int[Array, " R"], width: int) -> State:
+    """Write rows back; of keys and values only `width` positions from `start`, since no others changed.
+
+    A loop of slice updates, which a donated buffer takes in place. A scatter would be one line, but XLA's CPU
+    backend widens a bfloat16 one to float32 and back, the whole cache through (measured: 95 ms for 64 rows).
+    """
+    context = part.cache.k.shape[2]
+    width = min(width, context)
+    start = jnp.clip(start, 0, context - width)
+
+    def write(i: Array, leaves: dict[str, Array]) -> dict[str, Array]:
+        out = {}
+        for name, leaf in leaves.items():
+            axis = _BATCH_AXIS[name]
+            at = [jnp.int32(0)] * leaf.ndim
+            at[axis] = rows[i]
+            piece = jax.lax.dynamic_slice_in_dim(new[name], i, 1, axis)
+            if name in ("k", "v"):
+                at[axis + 1] = start[i]
+                piece = jax.lax.dynamic_slice_in_dim(piece, start[i], width, axis + 1)
+            out[name] = jax.lax.dynamic_update_slice(leaf, piece, at)
+        return out
+
+    new = {name: getattr(part.cache, name) for name in _BATCH_AXIS if name != "hidden"} | {
+        "hidden": part.hidden
+    }
+    old = {name: getattr(state.cache, name) for name in new if name != "hidden"} | {"hidden": state.hidden}
+    valid = jnp.sum(rows < state.hidden.shape[0])  # padding rows come last
+    leaves = jax.lax.fori_loop(0, valid, write, old)
+    hidden = leaves.pop("hidden")
+    return State(dataclasses.replace(state.cache, **leaves), hidden)
+
+
+def _reset(part: State, fresh: Bool[Array, " R"]) -> State:
+    """Empty the rows that start a sequence. Keys and values may stay: nothing attends beyond `lengths`."""
+    cache = part.cache
+    keep = ~fresh
+    wide = keep[None, None, :]
+    return State(
+        dataclasses.replace(
+            cache,
+            conv=jnp.where(wide[..., None, None], cache.conv, 0).astype(cache.conv.dtype),
+            state=jnp.where(wide[..., None, None, None], cache.state, 0),
+            lengths=jnp.where(keep, cache.lengths, 0),
+        ),
+        part.hidden,
+    )
+
+
+def prefill_step(
+    params: Params,
+    state: State,
+    rows: Int[Array, " R"],
+    tokens: Int[Array, "R T"],
+    mask: Bool[Array, "R T"],
+    fresh: Bool[Array, " R"],
+    *,
+    config: ModelConfig,
+    context: int,
+) -> tuple[State, Array]:
+    """Forward new tokens of R rows behind what their cache holds: the state, and the experts [R, T, L, K]."""
+    with jax.named_scope("prefill"):
+        part = _reset(_gather(state, rows, context), fresh)
+        start = part.cache.lengths
+        out = transformer.forward(params, config, tokens, cache=part.cache, token_mask=mask)
+        last = jnp.maximum(mask.sum(axis=1) - 1, 0)
+        hidden = jnp.take_along_axis(out.hidden, last[:, None, None], axis=1)[:, 0]
+        part = State(out.cache, hidden.astype(state.hidden.dtype))
+        state = _scatter(state, rows, part, start, tokens.shape[1])
+        return state, out.routed_experts.astype(config.routes_dtype)
+
+
+def decode_block(
+    params: Params,
+    state: State,
+    rows: Int[Array, " R"],
+    sampling: RowSampling,
+    *,
+    config: ModelConfig,
+    context: int,
+    steps: int,
+    truncate: bool,
+) -> tuple[State, tuple[Array, ...]]:
+    """`steps` rounds of: sample from the hidden state, then forward the token unless it ended the row.
+
+    Sampling first means that no token is ever pending: a row's hidden state is that of its last forwarded
+    token, after a prefill as after a block, and the token that ends a row isn't forwarded until a later turn
+    brings it back. Returns the state and (tokens [S, R], logprobs [S, R], experts [S, R, L, K], emitted [R],
+    forwarded [R]).
+    """
+
+    def step(carry: tuple[State, Array, Array, Array, Array], _: None) -> tuple[Any, Any]:
+        part, active, left, emitted, forwarded = carry
+        with jax.named_scope("sample"):
+            scores = transformer.logits(params, config, part.hidden)
+            token, logprob = sample(
+                scores,
+                sampling.seeds,
+                part.cache.lengths,
+                sampling.temperature,
+                sampling.top_p,
+                sampling.top_k,
+                truncate=truncate,
+            )
+        emitted = emitted + active
+        left = left - active
+        alive = active & (left > 0) & ~(token[:, None] == sampling.stop_ids).any(axis=1)
+        with jax.named_scope("decode"):
+            out = transformer.forward(
+                params, config, token[:, None], cache=part.cache, token_mask=alive[:, None]
+            )
+        hidden = jnp.where(alive[:, None], out.hidden[:, 0].astype(part.hidden.dtype), part.hidden)
+        experts = out.routed_experts[:, 0].astype(config.routes_dtype)
+        return (State(out.cache, hidden), alive, left, emitted, forwarded + alive), (token, logprob, experts)
+
+    part = _gather(state, rows, context)
+    start = part.cache.lengths
+    zero = jnp.zeros_like(sampling.budget)
+    carry = (part, sampling.budget > 0, sampling.budget, zero, zero)
+    (part, _, _, emitted, forwarded), (tokens, logprobs, experts) = jax.lax.scan(
+        step, carry, None, length=steps
+    )
+    return _scatter(state, rows, part, start, steps), (tokens, logprobs, experts, emitted, forwarded)
+
+
+def copy_rows(state: State, source: Int[Array, " R"], target: Int[Array, " R"]) -> State:
+    """Copy whole cache rows; a padding target writes nothing."""
+    length = state.cache.k.shape[2]
+    return _scatter(state, target, _gather(state, source, length), jnp.zeros_like(target), length)
+
+
+# One compilation per process and shape, whoever asks.
+_prefill = jax.jit(prefill_step, static_argnames=("config", "context"), donate_argnames="state")
+_decode = jax.jit(
+    decode_block, static_argnames=("config", "context", "steps", "truncate"), donate_argnames="state"
+)
+_copy = jax.jit(copy_rows, donate_argnames="state")
+_cast = jax.jit(transformer.cast_params, static_argnames="config")
+
+
+def bucket(value: int, sizes: Sequence[int]) -> int:
+    """The smallest size that holds `value`; `sizes` ascend and the last one bounds every value."""
+    return next(size for size in sizes if size >= value)
+
+
+def _padded(values: Sequence[int], size: int, fill: int) -> np.ndarray:
+    out = np.full(size, fill, np.int32)
+    out[: len(values)] = values
+    return out
+
+
+class Runner:
+    """Owns the parameters and the device state. Not thread-safe: one thread makes all calls."""
+
+    COPY_ROWS = 8
+
+    def __init__(
+        self, params: Params, config: ModelConfig, *, rows: int, slots: int, max_length: int, steps: int
+    ) -> None:
+        """`rows` cache rows of `max_length` positions, of which at most `slots` decode together, `steps` per
+        block.
+        """
+        self.config = config
+        self.rows = rows
+        self.max_length = max_length
+        self.steps = steps
+        # Few buckets: on a small machine a compilation costs more than the padding that another bucket would
+        # save.
+        self.decode_rows = sorted({min(8, slots), slots})
+        self.contexts = sorted(
+            {size for size in (512, 2048, 8192, 32768, 131072) if size < max_length} | {max_length}
+        )
+        self.prefill_shapes = sorted(
+            {(min(r, slots), min(t, max_length)) for r, t in ((8, 64), (64, 64), (8, 512))}
+        )
+        self.compiled: set[tuple[Any, ...]] = set()
+        self.set_params(params)
+        self.reset()
+
+    def set_params(self, params: Params) -> None:
+        """Cast once to the compute dtype, so that no call casts masters again."""
+        self.params = _cast(params, config=self.config)
+
+    def reset(self) -> None:
+        """A new, empty state: at start, and after a failed call, whose donated buffers are gone."""
+        cache = transformer.init_cache(self.config, self.rows, self.max_length)
+        self.state = State(cache, jnp.zeros((self.rows, self.config.hidden_size), self.config.dtype))
+
+    def prefill(
+        self,
+        rows: Sequence[int],
+        tokens: Sequence[np.ndarray],
+        fresh: Sequence[bool],
+        lengths: Sequence[int],
+        shape: tuple[int, int],
+    ) -> np.ndarray:
+        """Forward tokens[i] (int32, at most shape[1] of them) on row rows[i], which holds lengths[i] tokens
+        unless fresh.
+
+        Returns the experts [len(rows), T, L, K], valid up to each row's own number of tokens.
+        """
+        size, width = shape
+        ids = np.zeros(shape, np.int32)
+        mask = np.zeros(shape, bool)
+        for i, row in enumerate(tokens):
+            ids[i, : len(row)] = row
+            mask[i, : len(row)] = True
+        need = max(length + len(row) for length, row in zip(lengths, tokens, strict=True))
+        context = bucket(need, self.contexts)
+        self.compiled.add(("prefill", size, width, context))
+        self.state, experts = _prefill(
+            self.params,
+            self.state,
+            _padded(rows, size, self.rows),
+            ids,
+            mask,
+            _padded(fresh, size, 1).astype(bool),
+            config=self.config,
+            context=context,
+        )
+        return np.asarray(experts)[: len(rows)]
+
+    def decode(
+        self,
+        rows: Sequence[int],
+        lengths: Sequence[int],
+        sampling: Sequence[SamplingParams],
+        budgets: Sequence[int],
+    ) -> Decoded:
+        """One block over the given rows. budgets[i] is how many tokens row i may still sample."""
+        count = len(rows)
+        size = bucket(count, self.decode_rows)
+        ahead = [length + min(self.steps, budget) for length, budget in zip(lengths, budgets, strict=True)]
+        context = bucket(max(ahead), self.contexts)
+        seeds = np.zeros((size, 2), np.uint32)
+        seeds[:count] = [seed_data(s.seed) for s in sampling]
+        stops = np.full((size, MAX_STOP_IDS), -1, np.int32)
+        for i, s in enumerate(sampling):
+            stops[i, : len(s.stop_token_ids)] = s.stop_token_ids
+        floats = np.ones((2, size), np.float32)
+        floats[:, :count] = [[s.temperature for s in sampling], [s.top_p for s in sampling]]
+        truncate = any(s.truncates for s in sampling)
+        self.compiled.add(("decode", size, context, truncate))
+        self.state, outputs = _decode(
+            self.params,
+            self.state,
+            _padded(rows, size, self.rows),
+            RowSampling(
+                seeds,
+                floats[0],
+                floats[1],
+                _padded([s.top_k for s in sampling], size, -1),
+                stops,
+                _padded(budgets, size, 0),
+            ),
+            config=self.config,
+            context=context,
+            steps=self.steps,
+            truncate=truncate,
+        )
+        tokens, logprobs, experts, emitted, forwarded = (np.asarray(x) for x in outputs)
+        return Decoded(
+            tokens=tokens[:, :count],
+            logprobs=logprobs[:, :count],
+            routed_experts=experts[:, :count],
+            emitted=emitted[:count],
+            forwarded=forwarded[:count],
+        )
+
+    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy cache rows, (source, target) each; no target is also a source."""
+        self.compiled.add(("copy",))
+        for start in range(0, len(pairs), self.COPY_ROWS):
+            some = pairs[start : start + self.COPY_ROWS]
+            self.state = _copy(
+                self.state,
+                _padded([source for source, _ in some], self.COPY_ROWS, self.rows),
+                _padded([target for _, target in some], self.COPY_ROWS, self.rows),
+            )
+
+
+__all__ = ["Decoded", "Runner", "State", "bucket", "copy_rows", "decode_block", "prefill_step"]

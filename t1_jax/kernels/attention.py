@@ -1,0 +1,31 @@
+"""Softmax attention with grouped heads under a boolean mask. Scores and softmax in float32."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+
+def attention(
+    q: Float[Array, "B T H D"],
+    k: Float[Array, "B S N D"],
+    v: Float[Array, "B S N D"],
+    mask: Bool[Array, "B T S"],
+) -> Float[Array, "B T H D"]:
+    """Attend with H query heads over N key-value heads (H a multiple of N), scaled by D^-0.5.
+
+    A query that may see nothing (padding) gets the plain mean of v: finite, and read by no one.
+    """
+    batch, length, heads, dim = q.shape
+    kv_heads, group = k.shape[2], heads // k.shape[2]
+    # One batch dimension and one matrix each: the form that every backend runs as plain matrix products.
+    q = q.reshape(batch, length, kv_heads, group, dim).transpose(0, 2, 3, 1, 4).reshape(-1, group * length, dim)
+    k, v = (x.transpose(0, 2, 1, 3).reshape(batch * kv_heads, -1, dim) for x in (k, v))
+    scores = jnp.einsum("bid,bjd->bij", q, k, preferred_element_type=jnp.float32) * dim**-0.5
+    scores = scores.reshape(batch, kv_heads * group, length, -1)
+    scores = jnp.where(mask[:, None], scores, jnp.finfo(jnp.float32).min)
+    weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype).reshape(batch * kv_heads, group * length, -1)
+    out = jnp.einsum("bij,bjd->bid", weights, v, preferred_element_type=jnp.float32).astype(v.dtype)
+    out = out.reshape(batch, kv_heads, group, length, dim).transpose(0, 3, 1, 2, 4)
+    return out.reshape(batch, length, heads, dim)

@@ -1,0 +1,167 @@
+"""The gated delta rule (Gated DeltaNet, arXiv 2412.06464): one step, a plain scan, and the chunked form that trains.
+
+Per head, with state S [Dk, Dv] in float32:  S <- exp(g_t) S;  d = beta_t (v_t - S^T k_t);  S <- S + k_t d^T;  o_t = S^T q_t.
+Documents in a packed row are told apart by segment ids: the state starts from zero at every change of segment.
+A token with g = 0 and beta = 0 leaves the state as it is: that is how padding is written.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+# The state is the sum of thousands of updates: float32 products, also on chips whose default is bfloat16.
+einsum = partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
+
+State = Float[Array, "B H Dk Dv"]
+
+
+def delta_rule_step(
+    q: Float[Array, "B H Dk"],
+    k: Float[Array, "B H Dk"],
+    v: Float[Array, "B H Dv"],
+    g: Float[Array, "B H"],
+    beta: Float[Array, "B H"],
+    state: State,
+) -> tuple[Float[Array, "B H Dv"], State]:
+    """One token for every row. All float32; returns the output and the next state."""
+    state = state * jnp.exp(g)[..., None, None]
+    read = jnp.sum(state * k[..., None], axis=-2)
+    update = (v - read) * beta[..., None]
+    state = state + k[..., None] * update[..., None, :]
+    return jnp.sum(state * q[..., None], axis=-2), state
+
+
+def delta_rule_reference(
+    q: Float[Array, "B T H Dk"],
+    k: Float[Array, "B T H Dk"],
+    v: Float[Array, "B T H Dv"],
+    g: Float[Array, "B T H"],
+    beta: Float[Array, "B T H"],
+    segment_ids: Int[Array, "B T"],
+    state: State,
+) -> tuple[Float[Array, "B T H Dv"], State]:
+    """Token by token, in float32. `state` belongs to the segment of the first token."""
+
+    def step(carry, token):
+        state, segment = carry
+        q, k, v, g, beta, new_segment = token
+        state = jnp.where((new_segment == segment)[:, None, None, None], state, 0.0)
+        out, state = delta_rule_step(q, k, v, g, beta, state)
+        return (state, new_segment), out
+
+    tokens = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), (q, k, v, g, beta, segment_ids))
+    (state, _), out = jax.lax.scan(step, (state, segment_ids[:, 0]), tokens)
+    return jnp.moveaxis(out, 0, 1), state
+
+
+@jax.custom_vjp
+def unit_lower_inverse(a: Float[Array, "... C C"]) -> Float[Array, "... C C"]:
+    """(I + A)^-1 for strictly lower triangular A; C is at most 8, or 8 times a power of two.
+
+    Blocks of 8 by the (finite) Neumann product (I - A)(I + A^2)(I + A^4), then pairs of blocks merged:
+    inv [[P, 0], [R, Q]] = [[P', 0], [-Q' R P', Q']]. As stable as forward substitution, since powers never exceed 7,
+    and only matrix products: a library's triangular solve is slower by tens on a CPU and has deadlocked there.
+    """
+    size = a.shape[-1]
+    block = min(8, size)
+    flat = a.reshape(-1, size, size)
+
+    def on_diagonal(row: int, column: int, width: int, stride: int) -> jax.Array:
+        """The blocks at (row, column) of each `stride`-wide diagonal block, [batch * size / stride, width, width]."""
+        parts = [flat[:, i + row : i + row + width, i + column : i + column + width] for i in range(0, size, stride)]
+        return jnp.stack(parts, axis=1).reshape(-1, width, width)
+
+    part = on_diagonal(0, 0, block, block)
+    eye = jnp.eye(block, dtype=a.dtype)
+    square = _product(part, part)
+    inverse = _product(_product(eye - part, eye + square), eye + _product(square, square))
+    while block < size:
+        first, second = inverse[0::2], inverse[1::2]
+        corner = -_product(_product(second, on_diagonal(block, 0, block, 2 * block)), first)
+        top = jnp.concatenate([first, jnp.zeros_like(first)], axis=-1)
+        inverse = jnp.concatenate([top, jnp.concatenate([corner, second], axis=-1)], axis=-2)
+        block *= 2
+    return inverse.reshape(a.shape)
+
+
+def _product(a: jax.Array, b: jax.Array) -> jax.Array:
+    return einsum("bij,bjk->bik", a, b)
+
+
+def _inverse_forward(a: jax.Array) -> tuple[jax.Array, jax.Array]:
+    inverse = unit_lower_inverse(a)
+    return inverse, inverse
+
+
+def _inverse_backward(inverse: jax.Array, gradient: jax.Array) -> tuple[jax.Array]:
+    return (-jnp.tril(einsum("...ji,...jk,...lk->...il", inverse, gradient, inverse), -1),)
+
+
+unit_lower_inverse.defvjp(_inverse_forward, _inverse_backward)
+
+
+def delta_rule_chunked(
+    q: Float[Array, "B T H Dk"],
+    k: Float[Array, "B T H Dk"],
+    v: Float[Array, "B T H Dv"],
+    g: Float[Array, "B T H"],
+    beta: Float[Array, "B T H"],
+    segment_ids: Int[Array, "B T"],
+    state: State,
+    *,
+    chunk: int = 32,
+) -> tuple[Float[Array, "B T H Dv"], State]:
+    """The same function in chunks: inside a chunk by matrix products and one triangular solve, between chunks by a scan.
+
+    With G the running sum of g in the chunk, D_ij = exp(G_i - G_j) for j <= i in one segment, A = strict lower part of
+    (beta k) k^T * D, the updates d of the chunk solve (I + A) d = beta v - (beta k exp(G)) S. Differences of G are
+    masked BEFORE exp: masking after it gives inf * 0 in the gradient.
+    """
+    length = q.shape[1]
+    chunk = min(chunk, 1 << max(3, (length - 1).bit_length()))
+    pad = -length % chunk
+    if pad:
+        widen = lambda x, **kw: jnp.pad(x, [(0, 0), (0, pad)] + [(0, 0)] * (x.ndim - 2), **kw)  # noqa: E731
+        q, k, v, g, beta = map(widen, (q, k, v, g, beta))
+        segment_ids = widen(segment_ids, mode="edge")
+
+    def split(x):  # [B, T, H, ...] -> [N, B, H, C, ...]
+        x = x.reshape(x.shape[0], -1, chunk, *x.shape[2:])
+        return jnp.moveaxis(jnp.moveaxis(x, 3, 2), 1, 0)
+
+    q, k, v, g, beta = map(split, (q, k, v, g, beta))
+    segments = jnp.moveaxis(segment_ids.reshape(segment_ids.shape[0], -1, chunk), 1, 0)  # [N, B, C]
+    entering = jnp.concatenate([segments[:1, :, 0], segments[:-1, :, -1]])  # [N, B], whose state comes in
+    continues = (segments == entering[..., None])[:, :, None]  # [N, B, 1, C], this token may see it
+    leaving = (segments == segments[..., -1:])[:, :, None]  # this token's update goes on
+
+    decay = jnp.cumsum(g, axis=-1)  # [N, B, H, C]
+    causal = jnp.tril(jnp.ones((chunk, chunk), bool))
+    same = (segments[..., :, None] == segments[..., None, :])[:, :, None] & causal
+    pairs = jnp.exp(jnp.where(same, decay[..., :, None] - decay[..., None, :], -jnp.inf))
+
+    k_beta = k * beta[..., None]
+    inner = jnp.tril(einsum("nbhid,nbhjd->nbhij", k_beta, k) * pairs, -1)
+    entry_decay = (jnp.exp(decay) * continues)[..., None]
+    targets = jnp.concatenate([v * beta[..., None], k_beta * entry_decay], axis=-1)
+    solved = einsum("nbhij,nbhje->nbhie", unit_lower_inverse(inner), targets)
+    update_free, update_state = solved[..., : v.shape[-1]], solved[..., v.shape[-1] :]
+    scores = einsum("nbhid,nbhjd->nbhij", q, k) * pairs
+    q_entry = q * entry_decay
+    k_exit = k * (jnp.exp(decay[..., -1:] - decay) * leaving)[..., None]
+    state_decay = (jnp.exp(decay[..., -1]) * continues[..., -1])[..., None, None]
+
+    def step(state, parts):
+        update_free, update_state, scores, q_entry, k_exit, state_decay = parts
+        update = update_free - einsum("bhid,bhde->bhie", update_state, state)
+        out = einsum("bhid,bhde->bhie", q_entry, state) + einsum("bhij,bhje->bhie", scores, update)
+        state = state * state_decay + einsum("bhid,bhie->bhde", k_exit, update)
+        return state, out
+
+    state, out = jax.lax.scan(step, state, (update_free, update_state, scores, q_entry, k_exit, state_decay))
+    out = jnp.moveaxis(jnp.moveaxis(out, 0, 1), 2, 3)  # [N, B, H, C, D] -> [B, N, C, H, D]
+    return out.reshape(out.shape[0], -1, *out.shape[3:])[:, :length], state

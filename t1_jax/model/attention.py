@@ -1,0 +1,55 @@
+"""Gated softmax attention of Qwen3.5: norms on queries and keys, partial rotary positions, a sigmoid gate on the output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from t1_jax.kernels.attention import attention
+from t1_jax.model.config import ModelConfig
+from t1_jax.model.norm import rms_norm
+
+
+def rotate(x: Float[Array, "B T H D"], positions: Int[Array, "B T"], config: ModelConfig) -> Float[Array, "B T H D"]:
+    """Rotary position embedding on the first `rotary_dim` dimensions, halves paired (NeoX style), angles in float32."""
+    half = config.rotary_dim // 2
+    frequencies = config.rope_theta ** (-jnp.arange(half, dtype=jnp.float32) / half)
+    angles = positions[..., None, None].astype(jnp.float32) * frequencies
+    cos, sin = jnp.cos(angles), jnp.sin(angles)
+    first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    first, second = first.astype(jnp.float32), second.astype(jnp.float32)
+    turned = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+    return jnp.concatenate([turned.astype(x.dtype), rest], axis=-1)
+
+
+def gated_attention(
+    x: Float[Array, "B T D"],
+    params: dict[str, Any],
+    config: ModelConfig,
+    positions: Int[Array, "B T"],
+    mask: Bool[Array, "B T S"],
+    cache: tuple[jax.Array, jax.Array] | None = None,
+    write_at: Int[Array, "B T"] | None = None,
+) -> tuple[Float[Array, "B T D"], tuple[jax.Array, jax.Array] | None]:
+    """Attention over the row itself (S = T), or over a cache of S positions into which the row's keys and values go first.
+
+    `write_at` gives each token's place in the cache; a place past its end is dropped, which is how padding is skipped.
+    """
+    batch, length, _ = x.shape
+    dim, eps = config.head_dim, config.rms_norm_eps
+    # Queries and their output gates are interleaved per head in the fused projection.
+    q, gate = jnp.split((x @ params["q"]).reshape(batch, length, config.num_attention_heads, 2 * dim), 2, axis=-1)
+    k = (x @ params["k"]).reshape(batch, length, config.num_key_value_heads, dim)
+    v = (x @ params["v"]).reshape(batch, length, config.num_key_value_heads, dim)
+    q = rotate(rms_norm(q, params["q_norm"], eps), positions, config)
+    k = rotate(rms_norm(k, params["k_norm"], eps), positions, config)
+    if cache is not None:
+        rows = jnp.arange(batch)[:, None]
+        k = cache[0].at[rows, write_at].set(k.astype(cache[0].dtype), mode="drop")
+        v = cache[1].at[rows, write_at].set(v.astype(cache[1].dtype), mode="drop")
+        cache = (k, v)
+    out = attention(q, k.astype(q.dtype), v.astype(q.dtype), mask) * jax.nn.sigmoid(gate)
+    return out.reshape(batch, length, -1) @ params["o"], cache

@@ -1,0 +1,136 @@
+"""The shape of a Qwen3.5-MoE text model, under Hugging Face's field names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+
+from sandbox.errors import InputError
+
+MODEL_TYPE = "qwen3_5_moe_text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Every number that decides a parameter's shape or the forward pass.
+
+    Layers come in periods of `full_attention_interval`: Gated DeltaNet layers, then one gated-attention layer. Every
+    layer's feed-forward part is a mixture of experts with one shared expert.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    linear_num_key_heads: int
+    linear_num_value_heads: int
+    linear_key_head_dim: int
+    linear_value_head_dim: int
+    num_experts: int
+    num_experts_per_tok: int
+    moe_intermediate_size: int
+    shared_expert_intermediate_size: int
+    full_attention_interval: int = 4
+    linear_conv_kernel_dim: int = 4
+    rope_theta: float = 1e7
+    partial_rotary_factor: float = 0.25
+    rms_norm_eps: float = 1e-6
+    tie_word_embeddings: bool = False
+    initializer_range: float = 0.02
+    dtype: Literal["bfloat16", "float32"] = "bfloat16"  # of activations and matrix products
+
+    def __post_init__(self) -> None:
+        def require(condition: bool, message: str) -> None:
+            if not condition:
+                raise InputError(f"model config: {message}")
+
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type in ("int", "float") and value <= 0:
+                require(False, f"{field.name} is {value}, expected a positive number")
+        require(
+            self.num_hidden_layers % self.full_attention_interval == 0,
+            f"num_hidden_layers is {self.num_hidden_layers}, expected a multiple of full_attention_interval "
+            f"{self.full_attention_interval}",
+        )
+        require(
+            self.num_attention_heads % self.num_key_value_heads == 0,
+            f"num_attention_heads {self.num_attention_heads} is not a multiple of num_key_value_heads "
+            f"{self.num_key_value_heads}",
+        )
+        require(
+            self.linear_num_value_heads % self.linear_num_key_heads == 0,
+            f"linear_num_value_heads {self.linear_num_value_heads} is not a multiple of linear_num_key_heads "
+            f"{self.linear_num_key_heads}",
+        )
+        require(
+            self.num_experts_per_tok <= self.num_experts <= 65536,
+            f"num_experts {self.num_experts} must be at least num_experts_per_tok {self.num_experts_per_tok} and at most 65536",
+        )
+        require(self.rotary_dim % 2 == 0, f"rotary dimension {self.rotary_dim} is odd")
+
+    @property
+    def num_periods(self) -> int:
+        """How many times the layer pattern repeats."""
+        return self.num_hidden_layers // self.full_attention_interval
+
+    @property
+    def num_moe_layers(self) -> int:
+        """L of every routing record: all layers route."""
+        return self.num_hidden_layers
+
+    @property
+    def rotary_dim(self) -> int:
+        """How many of a head's first dimensions are rotated."""
+        return int(self.head_dim * self.partial_rotary_factor)
+
+    @property
+    def conv_dim(self) -> int:
+        """Channels of a DeltaNet layer's convolution: queries, keys and values."""
+        key_dim = self.linear_num_key_heads * self.linear_key_head_dim
+        return 2 * key_dim + self.linear_num_value_heads * self.linear_value_head_dim
+
+    @property
+    def routes_dtype(self) -> np.dtype:
+        """The smallest unsigned type that holds an expert id: uint8 up to 256 experts, else uint16."""
+        return np.dtype(np.uint8 if self.num_experts <= 256 else np.uint16)
+
+    def to_hf(self) -> dict[str, Any]:
+        """The content of a config.json that transformers reads as `qwen3_5_moe_text`."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        rope = {
+            "rope_type": "default",
+            "rope_theta": values.pop("rope_theta"),
+            "partial_rotary_factor": values.pop("partial_rotary_factor"),
+        }
+        interval = self.full_attention_interval
+        return {
+            "architectures": ["Qwen3_5MoeForCausalLM"],
+            "model_type": MODEL_TYPE,
+            **values,
+            "rope_parameters": rope,
+            "layer_types": [
+                "full_attention" if (i + 1) % interval == 0 else "linear_attention" for i in range(self.num_hidden_layers)
+            ],
+            "hidden_act": "silu",
+            "attention_bias": False,
+        }
+
+    @classmethod
+    def from_hf(cls, values: dict[str, Any], source: str = "config.json") -> ModelConfig:
+        """Read a config.json of ours or of the hub (multimodal ones by their text part). Raises InputError."""
+        text = values.get("text_config", values)
+        if text.get("model_type") not in (MODEL_TYPE, "qwen3_5_moe"):
+            raise InputError(f"{source}: model_type is {text.get('model_type')!r}, expected {MODEL_TYPE!r}")
+        rope = text.get("rope_parameters") or {}
+        known = {field.name for field in fields(cls)}
+        kept = {name: value for name, value in {**rope, **text}.items() if name in known and value is not None}
+        kept.setdefault("dtype", text.get("torch_dtype") or "bfloat16")
+        missing = [f.name for f in fields(cls) if f.name not in kept and f.default is f.default_factory]
+        if missing:
+            raise InputError(f"{source}: {missing[0]} is missing")
+        return cls(**kept)

@@ -1,0 +1,83 @@
+"""The Gated DeltaNet layer: a short causal convolution, the gated delta rule, and a gated norm on the way out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from t1_jax.kernels.delta_rule import delta_rule_chunked, delta_rule_step
+from t1_jax.model.config import ModelConfig
+from t1_jax.model.norm import gated_rms_norm, l2_norm
+
+
+def causal_conv(
+    x: Float[Array, "B T C"],
+    weight: Float[Array, "C W"],
+    history: Float[Array, "B W-1 C"],
+    segment_ids: Int[Array, "B T"],
+) -> Float[Array, "B T C"]:
+    """Depthwise convolution over the last W tokens, then SiLU; float32 inside. weight[:, W-1] meets the current token.
+
+    `history` holds the W-1 inputs before the row and belongs to the segment of its first token. A tap that would reach
+    into another segment reads zero.
+    """
+    taps, length = weight.shape[1], x.shape[1]
+    padded = jnp.concatenate([history.astype(x.dtype), x], axis=1).astype(jnp.float32)
+    segments = jnp.concatenate([jnp.repeat(segment_ids[:, :1], taps - 1, axis=1), segment_ids], axis=1)
+    out = jnp.zeros(x.shape, jnp.float32)
+    for tap in range(taps):
+        inside = segments[:, tap : tap + length] == segment_ids
+        out += jnp.where(inside[..., None], padded[:, tap : tap + length], 0.0) * weight[:, tap].astype(jnp.float32)
+    return jax.nn.silu(out).astype(x.dtype)
+
+
+def gated_deltanet(
+    x: Float[Array, "B T D"],
+    params: dict[str, Any],
+    config: ModelConfig,
+    segment_ids: Int[Array, "B T"],
+    token_mask: Bool[Array, "B T"],
+    cache: tuple[jax.Array, jax.Array] | None = None,
+) -> tuple[Float[Array, "B T D"], tuple[jax.Array, jax.Array]]:
+    """Mix a row of tokens. `cache` is (last W-1 conv inputs [B, W-1, C], state float32 [B, Hv, Dk, Dv]); None means zeros.
+
+    Masked tokens (padding, on the right) change neither the state nor the convolution's history.
+    """
+    batch, length, _ = x.shape
+    key_heads, value_heads = config.linear_num_key_heads, config.linear_num_value_heads
+    key_dim, value_dim = config.linear_key_head_dim, config.linear_value_head_dim
+    history_length = config.linear_conv_kernel_dim - 1
+
+    qkv = x @ params["qkv"]
+    z = (x @ params["z"]).reshape(batch, length, value_heads, value_dim)
+    if cache is None:
+        history = jnp.zeros((batch, history_length, config.conv_dim), x.dtype)
+        state = jnp.zeros((batch, value_heads, key_dim, value_dim), jnp.float32)
+    else:
+        history, state = cache
+    mixed = causal_conv(qkv, params["conv"], history, segment_ids)
+    everything = jnp.concatenate([history.astype(qkv.dtype), qkv], axis=1)
+    last = jnp.sum(token_mask, axis=1)[:, None] + jnp.arange(history_length)
+    history = jnp.take_along_axis(everything, last[..., None], axis=1)
+
+    q, k, v = jnp.split(mixed, [key_heads * key_dim, 2 * key_heads * key_dim], axis=-1)
+    q = l2_norm(q.reshape(batch, length, key_heads, key_dim)) * key_dim**-0.5
+    k = l2_norm(k.reshape(batch, length, key_heads, key_dim))
+    q, k = (jnp.repeat(part, value_heads // key_heads, axis=2) for part in (q, k))
+    v = v.reshape(batch, length, value_heads, value_dim).astype(jnp.float32)
+
+    valid = token_mask[..., None]
+    beta = jnp.where(valid, jax.nn.sigmoid((x @ params["b"]).astype(jnp.float32)), 0.0)
+    rate = jax.nn.softplus((x @ params["a"]).astype(jnp.float32) + params["dt_bias"].astype(jnp.float32))
+    g = jnp.where(valid, -jnp.exp(params["A_log"].astype(jnp.float32)) * rate, 0.0)
+
+    if length == 1:
+        out, state = delta_rule_step(q[:, 0], k[:, 0], v[:, 0], g[:, 0], beta[:, 0], state)
+        out = out[:, None]
+    else:
+        out, state = delta_rule_chunked(q, k, v, g, beta, segment_ids, state)
+    out = gated_rms_norm(out, z, params["norm"], config.rms_norm_eps)
+    return out.reshape(batch, length, -1) @ params["out"], (history, state)

@@ -1,0 +1,31 @@
+"""Root-mean-square norms of Qwen3.5 (transformers `modeling_qwen3_5_moe`), computed in float32."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def _normalise(x: jax.Array, eps: float) -> jax.Array:
+    x = x.astype(jnp.float32)
+    return x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + eps)
+
+
+def rms_norm(x: Float[Array, "... D"], weight: Float[Array, " D"], eps: float) -> Float[Array, "... D"]:
+    """Zero-centred norm: the stored weight is the difference from one. Returns x's dtype."""
+    return (_normalise(x, eps) * (1.0 + weight.astype(jnp.float32))).astype(x.dtype)
+
+
+def gated_rms_norm(
+    x: Float[Array, "... D"], gate: Float[Array, "... D"], weight: Float[Array, " D"], eps: float
+) -> Float[Array, "... D"]:
+    """DeltaNet's output norm: not zero-centred, norm before the SiLU gate. Returns the gate's dtype."""
+    normed = _normalise(x, eps) * weight.astype(jnp.float32)
+    return (normed * jax.nn.silu(gate.astype(jnp.float32))).astype(gate.dtype)
+
+
+def l2_norm(x: Float[Array, "... D"], eps: float = 1e-6) -> Float[Array, "... D"]:
+    """Unit length along the last axis, in float32."""
+    x = x.astype(jnp.float32)
+    return x * jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + eps)

@@ -1,0 +1,145 @@
+"""One description of every parameter: shape, storage type, logical axes and initialiser.
+
+Initialisation, restore, sharding, compile-only plans and the Hugging Face name map all derive from `abstract(config)`.
+Legend: V vocabulary, D hidden, P periods, I layers a period, J = I - 1 DeltaNet layers a period, E experts,
+F expert width, S shared expert width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from t1_jax.model.config import ModelConfig
+
+Init = Literal["normal", "zeros", "ones", "log_uniform"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParamSpec:
+    """A parameter before it exists. `axes` names each dimension for the sharding rules (None: never split).
+
+    `keep_float32`: stays float32 in the compute copy, since rounding it changes what the layer remembers.
+    """
+
+    shape: tuple[int, ...]
+    axes: tuple[str | None, ...]
+    init: Init = "normal"
+    keep_float32: bool = False
+
+
+Params = dict[str, Any]
+
+
+def abstract(config: ModelConfig) -> Params:
+    """The parameter tree of a model as `ParamSpec` leaves."""
+    c = config
+    periods, interval = c.num_periods, c.full_attention_interval
+    linear_layers = interval - 1
+    query_dim, kv_dim = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+    value_dim = c.linear_num_value_heads * c.linear_value_head_dim
+
+    def stack(depth: tuple[int, ...], shape: tuple[int, ...], axes: tuple[str | None, ...], **kw: Any) -> ParamSpec:
+        return ParamSpec(shape=depth + shape, axes=("layers",) * len(depth) + axes, **kw)
+
+    def linear(*args: Any, **kw: Any) -> ParamSpec:
+        return stack((periods, linear_layers), *args, **kw)
+
+    def full(*args: Any, **kw: Any) -> ParamSpec:
+        return stack((periods,), *args, **kw)
+
+    def every(*args: Any, **kw: Any) -> ParamSpec:
+        return stack((periods, interval), *args, **kw)
+
+    hidden, heads = c.hidden_size, c.linear_num_value_heads
+    tree: Params = {
+        "embed": ParamSpec(shape=(c.vocab_size, hidden), axes=("vocab", "embed")),
+        "final_norm": ParamSpec(shape=(hidden,), axes=(None,), init="zeros"),
+        "linear": {
+            "qkv": linear((hidden, c.conv_dim), ("embed", "heads")),
+            "z": linear((hidden, value_dim), ("embed", "heads")),
+            "a": linear((hidden, heads), ("embed", None)),
+            "b": linear((hidden, heads), ("embed", None)),
+            "conv": linear((c.conv_dim, c.linear_conv_kernel_dim), ("heads", None)),
+            "A_log": linear((heads,), (None,), init="log_uniform", keep_float32=True),
+            "dt_bias": linear((heads,), (None,), init="ones", keep_float32=True),
+            "norm": linear((c.linear_value_head_dim,), (None,), init="ones", keep_float32=True),
+            "out": linear((value_dim, hidden), ("heads", "embed")),
+        },
+        "full": {
+            "q": full((hidden, 2 * query_dim), ("embed", "heads")),
+            "k": full((hidden, kv_dim), ("embed", "kv_heads")),
+            "v": full((hidden, kv_dim), ("embed", "kv_heads")),
+            "o": full((query_dim, hidden), ("heads", "embed")),
+            "q_norm": full((c.head_dim,), (None,), init="zeros"),
+            "k_norm": full((c.head_dim,), (None,), init="zeros"),
+        },
+        "moe": {
+            "input_norm": every((hidden,), (None,), init="zeros"),
+            "post_norm": every((hidden,), (None,), init="zeros"),
+            "router": every((hidden, c.num_experts), ("embed", None)),
+            "gate_up": every((c.num_experts, hidden, 2 * c.moe_intermediate_size), ("expert", "embed", "mlp")),
+            "down": every((c.num_experts, c.moe_intermediate_size, hidden), ("expert", "mlp", "embed")),
+            "shared_gate_up": every((hidden, 2 * c.shared_expert_intermediate_size), ("embed", "mlp")),
+            "shared_down": every((c.shared_expert_intermediate_size, hidden), ("mlp", "embed")),
+            "shared_gate": every((hidden, 1), ("embed", None)),
+        },
+    }
+    if not c.tie_word_embeddings:
+        tree["lm_head"] = ParamSpec(shape=(hidden, c.vocab_size), axes=("embed", "vocab"))
+    return tree
+
+
+def is_spec(leaf: Any) -> bool:
+    """For `jax.tree.map(..., is_leaf=is_spec)`."""
+    return isinstance(leaf, ParamSpec)
+
+
+def shapes(config: ModelConfig, dtype: Any = jnp.float32) -> Params:
+    """The tree as `jax.ShapeDtypeStruct` leaves."""
+    return jax.tree.map(lambda spec: jax.ShapeDtypeStruct(spec.shape, dtype), abstract(config), is_leaf=is_spec)
+
+
+def init_params(config: ModelConfig, key: jax.Array) -> Params:
+    """Draw float32 master parameters. Matrices are normal with `initializer_range`, norms start at identity.
+
+    A = exp(A_log) is uniform in [0.01, 16]: drawn in float32, because a draw in bfloat16 can be exactly zero and
+    leaves a head that never learns.
+    """
+    specs, structure = jax.tree.flatten(abstract(config), is_leaf=is_spec)
+
+    def draw(spec: ParamSpec, key: jax.Array) -> jax.Array:
+        if spec.init == "zeros":
+            return jnp.zeros(spec.shape, jnp.float32)
+        if spec.init == "ones":
+            return jnp.ones(spec.shape, jnp.float32)
+        if spec.init == "log_uniform":
+            return jnp.log(jax.random.uniform(key, spec.shape, jnp.float32, 0.01, 16.0))
+        return config.initializer_range * jax.random.normal(key, spec.shape, jnp.float32)
+
+    keys = jax.random.split(key, len(specs))
+    return jax.tree.unflatten(structure, [draw(spec, key) for spec, key in zip(specs, keys, strict=True)])
+
+
+def cast_params(params: Params, config: ModelConfig) -> Params:
+    """The compute copy: `config.dtype`, except the leaves that must stay float32."""
+
+    def cast(spec: ParamSpec, leaf: jax.Array) -> jax.Array:
+        return leaf.astype(jnp.float32 if spec.keep_float32 else config.dtype)
+
+    return jax.tree.map(cast, abstract(config), params, is_leaf=is_spec)
+
+
+def count_params(config: ModelConfig) -> tuple[int, int]:
+    """(all parameters, parameters active for one token): of the routed experts, k of E are active."""
+    total = active = 0
+    for spec in jax.tree.leaves(abstract(config), is_leaf=is_spec):
+        size = int(np.prod(spec.shape, dtype=np.int64))
+        total += size
+        routed = "expert" in spec.axes
+        active += size * config.num_experts_per_tok // config.num_experts if routed else size
+    return total, active

@@ -1,0 +1,262 @@
+"""Qwen3.5-MoE, the text model: the file to open first.
+
+    h = embed(tokens)
+    every period (scanned):  every layer:  h += mixer(norm(h));  h += moe(norm(h))
+                             the mixer is Gated DeltaNet, in a period's last layer gated attention
+    hidden = norm(h);  logits = hidden @ lm_head
+
+One forward serves training (packed rows, told apart by segment ids), prefill and decode (a cache). Routing comes out as
+a record and can go back in as an input. Legend: B rows, T tokens, D hidden, L layers, K experts a token, E experts,
+V vocabulary, P periods, S cache length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int
+
+from t1_jax.kernels.cross_entropy import token_logprobs as flat_token_logprobs
+from t1_jax.model.attention import gated_attention
+from t1_jax.model.config import ModelConfig
+from t1_jax.model.deltanet import gated_deltanet
+from t1_jax.model.moe import routed_experts_mlp, shared_expert_mlp
+from t1_jax.model.norm import rms_norm
+from t1_jax.model.parameters import Params, abstract, cast_params, init_params
+from t1_jax.model.router import Routing, route
+
+__all__ = ["Cache", "Output", "RematPolicy", "Transformer", "abstract", "cast_params", "forward", "init_cache",
+           "init_params", "logits", "token_logprobs", "token_statistics"]  # fmt: skip
+
+RematPolicy = Literal["none", "full", "dots"]
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["k", "v", "conv", "state", "lengths"], meta_fields=[])
+@dataclass(frozen=True)
+class Cache:
+    """What a row remembers between forwards.
+
+    k, v [P, B, S, kv heads, head_dim]; conv [P, I-1, B, taps-1, channels], the last inputs of each convolution;
+    state float32 [P, I-1, B, value heads, Dk, Dv]; lengths int32 [B], tokens consumed so far.
+    """
+
+    k: jax.Array
+    v: jax.Array
+    conv: jax.Array
+    state: jax.Array
+    lengths: jax.Array
+
+
+class Output(NamedTuple):
+    """`hidden` [B, T, D] after the final norm; `routed_experts` int32 [B, T, L, K], the selection that was used, in
+    descending weight when live; `router_logits` float32 [B, T, L, E]; `cache`, advanced, when one was given."""
+
+    hidden: jax.Array
+    routed_experts: jax.Array
+    router_logits: jax.Array
+    cache: Cache | None
+
+
+def init_cache(config: ModelConfig, batch: int, max_length: int) -> Cache:
+    """An empty cache for `batch` rows of at most `max_length` tokens each."""
+    periods, linear = config.num_periods, config.full_attention_interval - 1
+    kv = (periods, batch, max_length, config.num_key_value_heads, config.head_dim)
+    conv = (periods, linear, batch, config.linear_conv_kernel_dim - 1, config.conv_dim)
+    heads = (config.linear_num_value_heads, config.linear_key_head_dim, config.linear_value_head_dim)
+    return Cache(
+        k=jnp.zeros(kv, config.dtype),
+        v=jnp.zeros(kv, config.dtype),
+        conv=jnp.zeros(conv, config.dtype),
+        state=jnp.zeros((periods, linear, batch, *heads), jnp.float32),
+        lengths=jnp.zeros((batch,), jnp.int32),
+    )
+
+
+def forward(
+    params: Params,
+    config: ModelConfig,
+    tokens: Int[Array, "B T"],
+    *,
+    segment_ids: Int[Array, "B T"] | None = None,
+    positions: Int[Array, "B T"] | None = None,
+    routed_experts: Int[Array, "B T L K"] | None = None,
+    cache: Cache | None = None,
+    token_mask: Bool[Array, "B T"] | None = None,
+    remat_policy: RematPolicy = "none",
+) -> Output:
+    """Run the model.
+
+    Without a cache a row holds documents: `segment_ids` 1..n, 0 on padding; `positions` restart with each document.
+    With a cache a row continues one document: `token_mask` marks its valid tokens, which come first, and positions
+    follow from the cache. `routed_experts` replays a recorded selection; a row of -1 routes live.
+    """
+    params = cast_params(params, config)
+    batch, length = tokens.shape
+    write_at = None
+    if cache is None:
+        if segment_ids is None:
+            segment_ids = jnp.ones_like(tokens)
+        if positions is None:
+            positions = jnp.broadcast_to(jnp.arange(length), tokens.shape)
+        token_mask = segment_ids > 0
+        same = segment_ids[:, :, None] == segment_ids[:, None, :]
+        mask = same & jnp.tril(jnp.ones((length, length), bool)) & token_mask[:, :, None]
+    else:
+        if token_mask is None:
+            token_mask = jnp.ones(tokens.shape, bool)
+        segment_ids = jnp.ones_like(tokens)
+        positions = cache.lengths[:, None] + jnp.arange(length)
+        capacity = cache.k.shape[2]
+        write_at = jnp.where(token_mask, positions, capacity)
+        mask = jnp.arange(capacity) <= positions[..., None]
+
+    layer = partial(_period, config, positions, mask, write_at, segment_ids, token_mask)
+    if remat_policy != "none":
+        policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable if remat_policy == "dots" else None
+        layer = jax.checkpoint(layer, policy=policy)
+
+    def period(hidden: jax.Array, parts: tuple[Params, Any, Any]) -> tuple[jax.Array, tuple[Any, Any, Any]]:
+        return layer(hidden, *parts)
+
+    replay = None
+    if routed_experts is not None:  # [B, T, L, K] -> [P, I, B, T, K]
+        replay = jnp.moveaxis(routed_experts, 2, 0)
+        replay = replay.reshape(config.num_periods, config.full_attention_interval, *replay.shape[1:])
+    caches = None if cache is None else (cache.k, cache.v, cache.conv, cache.state)
+    stacked = {name: params[name] for name in ("linear", "full", "moe")}
+    with jax.named_scope("embed"):
+        hidden = params["embed"][tokens]
+    hidden, (selected, router_logits, caches) = jax.lax.scan(period, hidden, (stacked, replay, caches))
+    if cache is not None and caches is not None:
+        cache = Cache(*caches, lengths=cache.lengths + jnp.sum(token_mask, axis=1, dtype=jnp.int32))
+
+    def by_token(x: jax.Array) -> jax.Array:  # [P, I, B, T, *] -> [B, T, L, *]
+        return jnp.moveaxis(x.reshape(-1, *x.shape[2:]), 0, 2)
+
+    hidden = rms_norm(hidden, params["final_norm"], config.rms_norm_eps)
+    return Output(hidden, by_token(selected), by_token(router_logits), cache)
+
+
+def _period(
+    config: ModelConfig,
+    positions: jax.Array,
+    mask: jax.Array,
+    write_at: jax.Array | None,
+    segment_ids: jax.Array,
+    token_mask: jax.Array,
+    hidden: jax.Array,
+    params: Params,
+    replay: jax.Array | None,
+    caches: tuple[jax.Array, ...] | None,
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array, Any]]:
+    """One period of layers: the DeltaNet layers, scanned, then the attention layer."""
+    split = config.full_attention_interval - 1
+    moe = params["moe"]
+
+    def linear_layer(hidden: jax.Array, parts: tuple[Any, ...]) -> tuple[jax.Array, tuple[Any, ...]]:
+        linear, moe, replay, kept = parts
+        with jax.named_scope("deltanet"):
+            normed = rms_norm(hidden, moe["input_norm"], config.rms_norm_eps)
+            mixed, kept = gated_deltanet(normed, linear, config, segment_ids, token_mask, kept)
+        hidden, routing = _feed_forward(config, hidden + mixed, moe, replay)
+        return hidden, (routing.selected_experts, routing.router_logits, kept)
+
+    parts = (
+        params["linear"],
+        jax.tree.map(lambda leaf: leaf[:split], moe),
+        None if replay is None else replay[:split],
+        None if caches is None else (caches[2], caches[3]),
+    )
+    hidden, (selected, router_logits, kept) = jax.lax.scan(linear_layer, hidden, parts)
+
+    moe = jax.tree.map(lambda leaf: leaf[split], moe)
+    with jax.named_scope("attention"):
+        normed = rms_norm(hidden, moe["input_norm"], config.rms_norm_eps)
+        kv = None if caches is None else (caches[0], caches[1])
+        mixed, kv = gated_attention(normed, params["full"], config, positions, mask, kv, write_at)
+    hidden, routing = _feed_forward(config, hidden + mixed, moe, None if replay is None else replay[split])
+    selected = jnp.concatenate([selected, routing.selected_experts[None]])
+    router_logits = jnp.concatenate([router_logits, routing.router_logits[None]])
+    return hidden, (selected, router_logits, None if kv is None else (*kv, *kept))
+
+
+def _feed_forward(
+    config: ModelConfig, hidden: jax.Array, params: Params, replay: jax.Array | None
+) -> tuple[jax.Array, Routing]:
+    """The second half of a layer: norm, router, experts and shared expert, added to the residual stream."""
+    normed = rms_norm(hidden, params["post_norm"], config.rms_norm_eps)
+    with jax.named_scope("router"):
+        routing = route(normed, params["router"], config.num_experts_per_tok, replay)
+    with jax.named_scope("experts"):
+        flat = normed.reshape(-1, normed.shape[-1])
+        selected, weights = (
+            x.reshape(flat.shape[0], -1) for x in (routing.selected_experts, routing.combine_weights)
+        )
+        out = routed_experts_mlp(flat, params["gate_up"], params["down"], selected, weights)
+        shared = shared_expert_mlp(normed, params["shared_gate_up"], params["shared_down"], params["shared_gate"])
+    return hidden + out.reshape(hidden.shape) + shared, routing
+
+
+def _head(params: Params, config: ModelConfig) -> jax.Array:
+    head = params["embed"].T if config.tie_word_embeddings else params["lm_head"]
+    return head.astype(config.dtype)
+
+
+def logits(params: Params, config: ModelConfig, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
+    """Next-token logits, float32."""
+    return jnp.dot(hidden, _head(params, config), preferred_element_type=jnp.float32)
+
+
+def token_statistics(
+    params: Params,
+    config: ModelConfig,
+    hidden: Float[Array, "B T D"],
+    targets: Int[Array, "B T"],
+    temperature: float = 1.0,
+    *,
+    chunk: int = 1024,
+) -> tuple[Float[Array, "B T"], Float[Array, "B T"]]:
+    """Log-probability of targets[b, t] after hidden[b, t], and the distribution's entropy in nats; both float32."""
+    flat = hidden.reshape(-1, hidden.shape[-1])
+    out = flat_token_logprobs(flat, _head(params, config), targets.reshape(-1), temperature, chunk=chunk)
+    return out[0].reshape(targets.shape), out[1].reshape(targets.shape)
+
+
+def token_logprobs(
+    params: Params,
+    config: ModelConfig,
+    hidden: Float[Array, "B T D"],
+    targets: Int[Array, "B T"],
+    temperature: float = 1.0,
+    *,
+    chunk: int = 1024,
+) -> Float[Array, "B T"]:
+    """The first result of `token_statistics`."""
+    return token_statistics(params, config, hidden, targets, temperature, chunk=chunk)[0]
+
+
+class Transformer(nnx.Module):
+    """The model as a Flax NNX module: parameters with their logical axes as metadata, for code that speaks NNX.
+
+    Steps and the engine work on the plain tree (`nnx.to_pure_dict(nnx.state(model, nnx.Param))["params"]`).
+    """
+
+    def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs) -> None:
+        self.config = config
+        drawn = init_params(config, rngs.params())
+        is_leaf = lambda x: not isinstance(x, dict)  # noqa: E731
+        self.params = nnx.data(
+            jax.tree.map(
+                lambda spec, leaf: nnx.Param(leaf, logical_axes=spec.axes), abstract(config), drawn, is_leaf=is_leaf
+            )
+        )
+
+    def __call__(self, tokens: Int[Array, "B T"], **kwargs: Any) -> Output:
+        """`forward` on this module's parameters."""
+        plain = jax.tree.map(lambda p: p[...], self.params, is_leaf=lambda x: isinstance(x, nnx.Param))
+        return forward(plain, self.config, tokens, **kwargs)

@@ -1,0 +1,67 @@
+"""The learner's durable copy of what it was given: one frames file a step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from sandbox.trajectory import Trajectory, read_frames, write_frames
+
+
+class Ledger:
+    """Trajectories by step and rollout id, on disk before the rollout service is told that they arrived.
+
+    A killed run finds here what it had received; what the service then delivers again is recognised by its
+    rollout id and segment. Files are `step_XXXX.frames`, readable as any frames file.
+    """
+
+    def __init__(self, folder: Path, first_step: int = 0):
+        """Read the files of `first_step` and later ones, cutting off a frame that a crash tore."""
+        self.folder = folder
+        self._steps: dict[int, dict[tuple[str, int], Trajectory]] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(folder.glob("step_*.frames")):
+            step = int(path.stem.removeprefix("step_"))
+            if step >= first_step:
+                self._steps[step] = {
+                    (trajectory.rollout_id, trajectory.segment): trajectory
+                    for trajectory in _read_whole_frames(path)
+                }
+
+    def add(self, step: int, trajectories: Iterable[Trajectory]) -> int:
+        """Append those that are new; they are on disk on return. Returns how many were new."""
+        known = self._steps.setdefault(step, {})
+        fresh = {(t.rollout_id, t.segment): t for t in trajectories if (t.rollout_id, t.segment) not in known}
+        if fresh:
+            with (self.folder / f"step_{step:04d}.frames").open("ab") as file:
+                file.write(write_frames(list(fresh.values())))
+                file.flush()
+                os.fsync(file.fileno())
+            known.update(fresh)
+        return len(fresh)
+
+    def rollout_ids(self, step: int) -> set[str]:
+        """Rollouts of a step that have arrived."""
+        return {rollout_id for rollout_id, _ in self._steps.get(step, {})}
+
+    def trajectories(self, step: int) -> list[Trajectory]:
+        """A step's trajectories by rollout id and segment: not in the order in which they arrived."""
+        return [trajectory for _, trajectory in sorted(self._steps.get(step, {}).items())]
+
+    def forget(self, step: int) -> None:
+        """Release the memory of a step that was trained on; its file stays."""
+        self._steps.pop(step, None)
+
+
+def _read_whole_frames(path: Path) -> list[Trajectory]:
+    data = path.read_bytes()
+    end = 0
+    while end + 8 <= len(data):
+        size = int.from_bytes(data[end : end + 8], "little")
+        if end + 8 + size > len(data):
+            break
+        end += 8 + size
+    if end < len(data):
+        os.truncate(path, end)
+    return list(read_frames(data[:end]))

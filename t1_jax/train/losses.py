@@ -1,0 +1,228 @@
+"""Token losses of SFT and RL.
+
+Legend: B rows, T tokens. pi: the learner's probability of a sampled token now; mu: the one recorded when it
+was sampled; r = pi / mu; A: the advantage; sg: stop-gradient.
+
+The recorded mu is the only denominator: there is no second forward of an old policy, so r carries both the
+mismatch between engine and learner and the age of the policy. A loss gets log pi [B, T] and the batch and
+returns the loss of each token; `loss_weights` of the batch then average them (see data/packing.py). Tokens
+outside the loss mask are replaced before any exponential: exp(overflow) * 0 would be NaN, in the value or in
+the gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from sandbox.errors import InputError
+
+LossName = Literal["icepop", "ppo", "gspo", "cispo", "tis"]
+
+# Bounds on r when a config names none, and where they come from.
+DEFAULT_BOUNDS: dict[str, tuple[float, float]] = {
+    "icepop": (0.5, 2.0),  # NeMo-RL's and TRL's reference bounds
+    "ppo": (0.8, 1.28),  # DAPO, arXiv 2503.14476, section 4.1
+    "gspo": (1 - 3e-4, 1 + 4e-4),  # arXiv 2507.18071, section 5.1
+    "cispo": (0.0, 5.0),  # no lower bound (arXiv 2506.13585, section 3.1); upper as ScaleRL, arXiv 2510.13786
+    "tis": (0.0, 2.0),  # truncated importance sampling, C = 2
+}
+
+# log r is cut here before exp in the losses that bound r only afterwards: exp(20) is far outside every bound.
+_LOG_RATIO_LIMIT = 20.0
+# A token is extreme when pi and mu differ by more than this factor (tau of R3, arXiv 2510.11370).
+EXTREME_RATIO = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossConfig:
+    """Which policy loss, and its bounds on r (None: `DEFAULT_BOUNDS`)."""
+
+    name: LossName = "icepop"
+    low: float | None = None
+    high: float | None = None
+    dual_clip: float | None = None  # ppo only: an upper bound c on r where A < 0
+
+    def __post_init__(self) -> None:
+        low, high = self.bounds
+        if not 0 <= low <= 1 <= high:
+            raise InputError(f"loss.low and loss.high are {low} and {high}, expected 0 <= low <= 1 <= high")
+        if self.dual_clip is not None and (self.name != "ppo" or self.dual_clip <= 1):
+            raise InputError(
+                f"loss.dual_clip is {self.dual_clip}, expected above 1 and only with the ppo loss"
+            )
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """(low, high) on r."""
+        low, high = DEFAULT_BOUNDS[self.name]
+        return (low if self.low is None else self.low, high if self.high is None else self.high)
+
+
+class TokenLoss(NamedTuple):
+    """`loss` [B, T] per token, and metrics [B, T] to be averaged, or maximised, over loss tokens."""
+
+    loss: jax.Array
+    means: dict[str, jax.Array]
+    maxima: dict[str, jax.Array]
+
+
+Loss = Callable[[jax.Array, Mapping[str, jax.Array]], TokenLoss]
+
+
+def sft_loss(logprobs: jax.Array, batch: Mapping[str, jax.Array]) -> TokenLoss:
+    """Negative log-likelihood: -log pi on loss tokens, 0 elsewhere. float32 [B, T]."""
+    return TokenLoss(-jnp.where(batch["loss_mask"] > 0, logprobs, 0.0), {}, {})
+
+
+def icepop(
+    logprobs: jax.Array, batch: Mapping[str, jax.Array], low: float, high: float
+) -> tuple[jax.Array, jax.Array]:
+    """-M(r) r A with M(r) = 1 where low <= r <= high, else 0.
+
+    IcePop's double-sided mask (Ling Team, arXiv 2510.18855, section 3.2) on r = pi / mu, as GLM-5 uses it
+    without an old policy: a token whose probabilities disagree too much gives no gradient at all.
+    Returns (loss [B, T], masked-out tokens bool [B, T]), as all policy losses here do.
+    """
+    delta = _log_ratio(logprobs, batch)
+    outside = (delta < _log(low)) | (delta > _log(high))
+    ratio = jnp.exp(jnp.where(outside, 0.0, delta))
+    return jnp.where(outside, 0.0, -ratio * batch["advantages"]), outside
+
+
+def ppo(
+    logprobs: jax.Array,
+    batch: Mapping[str, jax.Array],
+    low: float,
+    high: float,
+    dual_clip: float | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """max(-r A, -clip(r, low, high) A): PPO (arXiv 1707.06347, eq. 7); high apart from low as
+    in DAPO (eq. 8).
+
+    `dual_clip` c bounds the loss of negative advantages: min(loss, -c A) (arXiv 1912.09729, eq. 5).
+    """
+    advantages = batch["advantages"]
+    ratio = jnp.exp(jnp.clip(_log_ratio(logprobs, batch), -_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT))
+    loss = jnp.maximum(-ratio * advantages, -jnp.clip(ratio, low, high) * advantages)
+    clipped = jnp.where(advantages > 0, ratio > high, ratio < low) & (advantages != 0)
+    if dual_clip is not None:
+        loss = jnp.where(advantages < 0, jnp.minimum(loss, -dual_clip * advantages), loss)
+        clipped |= (advantages < 0) & (ratio > dual_clip)
+    return loss, clipped
+
+
+def gspo(
+    logprobs: jax.Array, batch: Mapping[str, jax.Array], low: float, high: float
+) -> tuple[jax.Array, jax.Array]:
+    """max(-s A, -clip(s, low, high) A) with s = exp(mean over the segment's loss tokens of log r).
+
+    GSPO (arXiv 2507.18071, eqs. 5 and 7). The scope of s is one packed document. GSPO averages over
+    sequences: use `aggregation: sequence` for the paper's weighting.
+    """
+    mask = batch["loss_mask"]
+    segments = batch["segment_ids"]
+
+    def segment_means(values: jax.Array, mask: jax.Array, ids: jax.Array) -> jax.Array:
+        sums = jax.ops.segment_sum(values * mask, ids, num_segments=ids.shape[0] + 1)
+        counts = jax.ops.segment_sum(mask, ids, num_segments=ids.shape[0] + 1)
+        return (sums / jnp.maximum(counts, 1.0))[ids]
+
+    delta = jax.vmap(segment_means)(_log_ratio(logprobs, batch), mask, segments)
+    ratio = jnp.exp(jnp.clip(delta, -_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT))
+    advantages = batch["advantages"]
+    loss = jnp.maximum(-ratio * advantages, -jnp.clip(ratio, low, high) * advantages)
+    return loss, jnp.where(advantages > 0, ratio > high, ratio < low) & (advantages != 0)
+
+
+def cispo(
+    logprobs: jax.Array, batch: Mapping[str, jax.Array], low: float, high: float
+) -> tuple[jax.Array, jax.Array]:
+    """-sg(clip(r, low, high)) A log pi: CISPO (MiniMax-M1, arXiv 2506.13585, eqs. 4 and 5). No token loses
+    its gradient.
+    """
+    mask = batch["loss_mask"] > 0
+    ratio = jnp.exp(jnp.clip(_log_ratio(logprobs, batch), -_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT))
+    weight = jax.lax.stop_gradient(jnp.clip(ratio, low, high))
+    return -weight * batch["advantages"] * jnp.where(mask, logprobs, 0.0), (ratio < low) | (ratio > high)
+
+
+def tis(
+    logprobs: jax.Array, batch: Mapping[str, jax.Array], low: float, high: float
+) -> tuple[jax.Array, jax.Array]:
+    """-sg(clip(r, low, high)) (pi / sg(pi)) A: truncated importance sampling (Yao et al. 2025, "Your
+    efficient RL framework secretly brings you off-policy RL training", eq. 3) with pi_old = pi, as one
+    optimizer step per batch has it.
+    """
+    mask = batch["loss_mask"] > 0
+    logprobs = jnp.where(mask, logprobs, 0.0)
+    ratio = jnp.exp(jnp.clip(_log_ratio(logprobs, batch), -_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT))
+    weight = jax.lax.stop_gradient(jnp.clip(ratio, low, high))
+    one = jnp.exp(logprobs - jax.lax.stop_gradient(logprobs))
+    return -weight * one * batch["advantages"], (ratio < low) | (ratio > high)
+
+
+def make_loss(config: LossConfig) -> Loss:
+    """The policy loss of a config, with the mismatch metrics that every one of them reports.
+
+    Metrics, over loss tokens: train/masked_fraction (masked or clipped by the loss), mismatch/k3 = mean of
+    r - 1 - log r (Schulman's k3 estimate of KL(mu || pi), http://joschu.net/blog/kl-approx.html), the mean
+    and the largest |log pi - log mu|, mismatch/extreme_fraction (r above 2 or below 1/2), and the staleness
+    in versions.
+    """
+    low, high = config.bounds
+    functions = {"icepop": icepop, "gspo": gspo, "cispo": cispo, "tis": tis}
+
+    def loss(logprobs: jax.Array, batch: Mapping[str, jax.Array]) -> TokenLoss:
+        if config.name == "ppo":
+            per_token, touched = ppo(logprobs, batch, low, high, config.dual_clip)
+        else:
+            per_token, touched = functions[config.name](logprobs, batch, low, high)
+        delta = _log_ratio(logprobs, batch)
+        bounded = jnp.clip(delta, -_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
+        means = {
+            "train/masked_fraction": touched.astype(jnp.float32),
+            "mismatch/k3": jnp.expm1(bounded) - bounded,
+            "mismatch/mean_abs_logprob_diff": jnp.abs(delta),
+            "mismatch/extreme_fraction": (jnp.abs(delta) > _log(EXTREME_RATIO)).astype(jnp.float32),
+            "train/staleness": batch["policy_age"].astype(jnp.float32),
+        }
+        maxima = {
+            "mismatch/max_abs_logprob_diff": jnp.abs(delta),
+            "train/staleness_max": batch["policy_age"].astype(jnp.float32),
+        }
+        return TokenLoss(per_token, means, maxima)
+
+    return loss
+
+
+def load_balancing_loss(router_logits: jax.Array, selected: jax.Array, mask: jax.Array) -> jax.Array:
+    """E * sum over experts of (share of tokens sent to it) x (its mean probability); 1 when balanced.
+
+    Switch Transformer (arXiv 2101.03961, eqs. 4 to 6), for top-K: averaged over layers. Only for SFT: in RL
+    it would pull the router away from the recorded routes.
+
+    Args:
+      router_logits: float32 [B, T, L, E].
+      selected: int32 [B, T, L, K].
+      mask: bool [B, T], False on padding.
+    """
+    experts = router_logits.shape[-1]
+    weight = mask.astype(jnp.float32)[..., None, None] / jnp.maximum(mask.sum(), 1)
+    probability = (jax.nn.softmax(router_logits, axis=-1) * weight).sum((0, 1))
+    share = (jax.nn.one_hot(selected, experts).mean(-2) * weight).sum((0, 1))
+    return experts * (probability * share).sum(-1).mean()
+
+
+def _log_ratio(logprobs: jax.Array, batch: Mapping[str, jax.Array]) -> jax.Array:
+    """log r on loss tokens, 0 elsewhere."""
+    return jnp.where(batch["loss_mask"] > 0, logprobs - batch["rollout_logprobs"], 0.0)
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value > 0 else -math.inf

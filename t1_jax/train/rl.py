@@ -1,0 +1,336 @@
+"""Reinforcement learning on terminal tasks: the learner's loop.
+
+    submit groups (up to max_staleness steps ahead) -> wait for the step's groups -> advantages, packing
+    -> one optimizer step with tokens and experts replayed -> save -> publish the weights to the engine
+
+Everything that a step needs is decided by (seed, step) or lies on disk before it is used, so that the same
+command goes on after a crash: states in `state/`, rollouts in `trajectories/`, the run's own id in
+`run.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sandbox.errors import InputError
+from t1_jax.checkpoint.manager import RunState, load_config, save_checkpoint
+from t1_jax.config import save_config
+from t1_jax.data.packing import Aggregation, pack, split_microbatches
+from t1_jax.model.config import ModelConfig
+from t1_jax.model.parameters import shapes
+from t1_jax.model.transformer import RematPolicy
+from t1_jax.observability.metrics import MetricsWriter
+from t1_jax.observability.progress import progress
+from t1_jax.sharding import MeshConfig, make_mesh, param_shardings
+from t1_jax.train.advantages import AdvantageName
+from t1_jax.train.batch import make_rl_batch
+from t1_jax.train.ledger import Ledger
+from t1_jax.train.loop import StopRequest, initial_params, to_floats
+from t1_jax.train.losses import LossConfig, make_loss
+from t1_jax.train.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
+from t1_jax.train.rollout_client import EngineClient, Group, RolloutClient, Stopped
+from t1_jax.train.state import TrainState, abstract_state, init_state
+from t1_jax.train.step import make_train_step, place_batch
+
+# How long one request waits for rollouts: a stop is noticed this often.
+_WAIT_SECONDS = 5.0
+_KEEP_WEIGHTS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class RLConfig:
+    """One RL run. The rollout service and the engine must be running; the engine may serve any version."""
+
+    out: Path
+    checkpoint: Path  # where the policy starts
+    tasks: Path  # folder of task folders
+    rollout_url: str = "http://127.0.0.1:30100"
+    engine_url: str = "http://127.0.0.1:30000"
+    steps: int = 100
+    groups_per_step: int = 16
+    group_size: int = 8
+    max_staleness: int = 1  # steps that rollouts may be ahead of training; 0 is synchronous
+    temperature: float = 1.0
+    row_length: int = 4096  # tokens in a packed row; longer segments are dropped and counted
+    rows: int = 4  # rows in a microbatch
+    advantage: AdvantageName = "centred"
+    loss: LossConfig = field(default_factory=LossConfig)
+    aggregation: Aggregation = "token"
+    replay: bool = True  # replay recorded experts; False routes live
+    optimizer: OptimizerConfig = field(
+        default_factory=lambda: OptimizerConfig(learning_rate=1e-6, beta2=0.98)
+    )
+    remat_policy: RematPolicy = "none"
+    save_every: int = 1  # steps between states to resume from
+    patience: float = 300.0  # seconds that a service may be unreachable
+    seed: int = 0
+    mesh: MeshConfig | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "groups_per_step", "row_length", "rows", "save_every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"rl.{name} is {getattr(self, name)}, expected 1 or more")
+        if self.group_size < 2:
+            raise InputError(
+                f"rl.group_size is {self.group_size}, expected 2 or more: a group of one has no contrast"
+            )
+        if self.max_staleness < 0:
+            raise InputError(f"rl.max_staleness is {self.max_staleness}, expected 0 or more")
+        if self.temperature <= 0:
+            raise InputError(f"rl.temperature is {self.temperature}, expected a positive number")
+
+
+def find_tasks(folder: Path) -> list[str]:
+    """Absolute paths of the task folders in `folder`, by name. Raises InputError when there is none."""
+    found = sorted(str(path.parent.absolute()) for path in folder.glob("*/task.toml"))
+    if not found:
+        raise InputError(f"tasks {folder}: holds no folder with a task.toml")
+    return found
+
+
+def step_groups(config: RLConfig, tasks: Sequence[str], run_id: str, step: int) -> list[Group]:
+    """The groups of a step: a pure function of (config, tasks, run, step).
+
+    Tasks are drawn without replacement: each epoch is a permutation of its own.
+    """
+    groups = []
+    for index in range(step * config.groups_per_step, (step + 1) * config.groups_per_step):
+        epoch, place = divmod(index, len(tasks))
+        order = np.random.default_rng([config.seed, epoch]).permutation(len(tasks))
+        seed = int(np.random.default_rng([config.seed, 1, index]).integers(2**31))
+        groups.append(
+            Group(
+                group_id=f"{run_id}-{step:05d}-{index % config.groups_per_step:03d}",
+                task=tasks[order[place]],
+                attempts=config.group_size,
+                seed=seed,
+                temperature=config.temperature,
+            )
+        )
+    return groups
+
+
+class _Rollouts:
+    """Submits groups, and brings a step's rollouts home."""
+
+    def __init__(
+        self,
+        config: RLConfig,
+        run_id: str,
+        client: RolloutClient,
+        ledger: Ledger,
+        stop: StopRequest,
+        step: int,
+    ):
+        self.config, self.run_id, self.client, self.ledger, self.stop = config, run_id, client, ledger, stop
+        self.tasks = find_tasks(config.tasks)
+        self._next = step  # the first step that was not submitted
+
+    def groups(self, step: int) -> list[Group]:
+        return step_groups(self.config, self.tasks, self.run_id, step)
+
+    def submit(self, last: int) -> None:
+        """Submit steps up to `last` that were not yet; after a restart the service may know them."""
+        last = min(last, self.config.steps - 1)
+        groups = [group for step in range(self._next, last + 1) for group in self.groups(step)]
+        if groups:
+            self.client.submit(groups)
+            self._next = last + 1
+
+    def collect(self, step: int) -> int:
+        """Wait until every rollout of the step has ended; returns how many never came (cancelled at the
+        service).
+
+        Raises Stopped when the run is asked to stop meanwhile.
+        """
+        expected = {rollout_id for group in self.groups(step) for rollout_id in group.rollout_ids}
+        while missing := expected - self.ledger.rollout_ids(step):
+            if self.stop.requested:
+                raise Stopped
+            leased = self.client.lease(self.config.groups_per_step * self.config.group_size, _WAIT_SECONDS)
+            for trajectory in leased:
+                run_id, _, rest = trajectory.group_id.rpartition("-")[0].rpartition("-")
+                if run_id == self.run_id:  # the store may still hold rollouts of an older run
+                    self.ledger.add(int(rest), [trajectory])
+            if leased:
+                self.client.ack([trajectory.rollout_id for trajectory in leased])
+            elif self.client.pending() == 0 and self.client.submit(self.groups(step)) == 0:
+                # Nothing is on its way and the service knows the groups: the missing were cancelled there.
+                return len(missing - self.ledger.rollout_ids(step))
+        return 0
+
+
+class _Weights:
+    """Publishes policy versions to the engine: `version` = the first checkpoint's + optimizer steps since."""
+
+    def __init__(self, config: RLConfig, model: ModelConfig, client: EngineClient, first: int):
+        self.config, self.model, self.client, self.first = config, model, client, first
+        self.folder = config.out / "weights"
+
+    def publish(self, state: TrainState) -> int:
+        """Have the engine serve this state, unless it already does; returns the version."""
+        steps = int(state.step)
+        version = self.first + steps
+        folder = self.folder / f"v{version}" if steps else self.config.checkpoint.absolute()
+        if steps and not folder.exists():
+            self.save(folder, state, version)
+        if self.client.version() != str(version):
+            self.client.publish(folder.absolute(), version)
+        kept = sorted(self.folder.glob("v*"), key=lambda path: int(path.name[1:]))[:-_KEEP_WEIGHTS]
+        for old in kept:
+            shutil.rmtree(old)
+        return version
+
+    def save(self, folder: Path, state: TrainState, version: int) -> None:
+        """Write the state's parameters as a model checkpoint with the first checkpoint's tokenizer."""
+        save_checkpoint(
+            folder,
+            state.params,
+            self.model,
+            tokenizer_dir=self.config.checkpoint,
+            version=version,
+            step=int(state.step),
+        )
+
+
+def run(config: RLConfig) -> dict[str, Any]:
+    """Train; the last policy is `out/checkpoint`, versions on their way are `out/weights/v{n}` (the last
+    three).
+
+    The same call goes on from the last saved step: version numbers, task order and received rollouts
+    included. SIGINT and SIGTERM end the run after the present step (or wait for rollouts), saved.
+
+    Returns:
+      {"steps", "version", "reward" (mean of the last step), "seconds", "finished", "checkpoint"}.
+
+    Raises:
+      InputError: bad config, a record that does not fit the model, or a service that stays unreachable.
+      FloatingPointError: loss or gradient is not finite.
+    """
+    started = time.monotonic()
+    config.out.mkdir(parents=True, exist_ok=True)
+    save_config(config, config.out / "config.yaml")
+    model = load_config(config.checkpoint)
+    mesh = None if config.mesh is None else make_mesh(config.mesh)
+    optimizer = make_optimizer(config.optimizer, config.steps)
+    schedule = learning_rate_schedule(config.optimizer, config.steps)
+    step_fn = make_train_step(
+        model,
+        optimizer,
+        make_loss(config.loss),
+        mesh,
+        temperature=config.temperature,
+        remat_policy=config.remat_policy,
+    )
+    routes_shape = (model.num_moe_layers, model.num_experts_per_tok) if config.replay else None
+    with RunState(config.out / "state") as states, StopRequest() as stop:
+        if states.latest_step is None:
+            places = None if mesh is None else param_shardings(shapes(model), mesh)
+            params, _, meta = initial_params(None, config.checkpoint, config.seed, places)
+            state, data = (
+                init_state(model, optimizer, params, mesh),
+                {"step": 0, "version": meta["version"], "reward": None},
+            )
+            del params
+        else:
+            state, data = states.restore(abstract_state(model, optimizer, mesh))
+        step, reward = data["step"], data["reward"]
+        ledger = Ledger(config.out / "trajectories", step)
+        client = RolloutClient(config.rollout_url, patience=config.patience, stop=stop.event)
+        engine = EngineClient(config.engine_url, patience=config.patience, stop=stop.event)
+        rollouts = _Rollouts(config, _run_id(config.out), client, ledger, stop, step)
+        weights = _Weights(config, model, engine, data["version"])
+        with MetricsWriter(config.out / "metrics.jsonl") as writer, progress("rl", config.steps) as bar:
+            bar.advance(step)
+            while step < config.steps and not stop.requested:
+                begun = time.monotonic()
+                try:
+                    # Also at a resumed start, and when the engine came back with the weights it was started
+                    # with.
+                    version = weights.publish(state)
+                    rollouts.submit(step + config.max_staleness)
+                    cancelled = rollouts.collect(step)
+                except Stopped:
+                    break
+                waited = time.monotonic()
+                batch = make_rl_batch(
+                    ledger.trajectories(step),
+                    model,
+                    advantage=config.advantage,
+                    policy_version=version,
+                    max_staleness=config.max_staleness,
+                    row_length=config.row_length,
+                    replay=config.replay,
+                )
+                metrics = batch.metrics | {"rollout/cancelled": float(cancelled)}
+                if batch.documents:
+                    packed = pack(
+                        batch.documents,
+                        row_length=config.row_length,
+                        aggregation=config.aggregation,
+                        routes_shape=routes_shape,
+                    )
+                    metrics["train/learning_rate"] = float(schedule(state.step))
+                    state, device_metrics = step_fn(
+                        state, place_batch(split_microbatches(packed, config.rows), mesh)
+                    )
+                    metrics |= to_floats(device_metrics, step)
+                trained = time.monotonic()
+                step, reward = step + 1, metrics.get("rollout/reward")
+                data = {"step": step, "version": weights.first, "reward": reward}
+                if step % config.save_every == 0 or step == config.steps or stop.requested:
+                    states.save(step, state, data)
+                ledger.forget(step - 1)
+                try:
+                    weights.publish(state)
+                except Stopped:
+                    break
+                finally:
+                    ended = time.monotonic()
+                    metrics |= {
+                        "throughput/wait_seconds": waited - begun,
+                        "throughput/train_seconds": trained - waited,
+                        "throughput/publish_seconds": ended - trained,
+                        "throughput/step_seconds": ended - begun,
+                        "throughput/tokens_per_second": metrics.get("train/packed_tokens", 0.0)
+                        / (ended - begun),
+                        "throughput/episodes_per_second": metrics["rollout/episodes"] / (ended - begun),
+                    }
+                    writer.write(step, metrics)
+                bar.advance(1, reward=reward or 0.0, k3=metrics.get("mismatch/k3", 0.0))
+        if step and step != states.latest_step:
+            states.save(step, state, data)
+        finished = step >= config.steps
+        checkpoint = config.out / "checkpoint"
+        version = weights.first + int(state.step)
+        if finished:
+            weights.save(checkpoint, state, version)
+    summary = {
+        "steps": step,
+        "version": version,
+        "reward": reward,
+        "seconds": time.monotonic() - started,
+        "finished": finished,
+        "checkpoint": str(checkpoint) if finished else None,
+    }
+    (config.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    return summary
+
+
+def _run_id(out: Path) -> str:
+    """The run's own id, kept in its folder: a new run must not be given the rollouts of an older one."""
+    path = out / "run.json"
+    if not path.is_file():
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps({"run_id": uuid.uuid4().hex[:12]}) + "\n")
+        temporary.rename(path)
+    return json.loads(path.read_text())["run_id"]

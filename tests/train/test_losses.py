@@ -1,0 +1,145 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sandbox.errors import InputError
+from t1_jax.train.losses import LossConfig, load_balancing_loss, make_loss, sft_loss
+
+B, T = 3, 12
+
+
+def sample(spread=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    mask = (rng.random((B, T)) < 0.7).astype(np.float32)
+    segments = np.repeat([[1] * 5 + [2] * 5 + [0] * 2], B, axis=0)
+    mask[segments == 0] = 0
+    mask[:, [0, 5]] = 0
+    logprobs = -rng.random((B, T)).astype(np.float32) * 3 - 0.01
+    recorded = np.minimum(logprobs + spread * rng.standard_normal((B, T)), -1e-3).astype(np.float32)
+    advantages = np.where(segments == 1, 0.7, -0.4).astype(np.float32) * mask
+    batch = {
+        "loss_mask": mask,
+        "segment_ids": segments.astype(np.int32),
+        "rollout_logprobs": recorded,
+        "advantages": advantages,
+        "policy_age": np.full((B, T), 2, np.int32),
+    }
+    return logprobs, batch
+
+
+def reference(name, logprobs, batch, low, high, dual_clip=None):
+    """(loss [B, T], d loss.sum() / d logprobs [B, T]) in float64, straight from the formulas."""
+    mask, advantages = batch["loss_mask"] > 0, batch["advantages"].astype(np.float64)
+    logprobs = logprobs.astype(np.float64)
+    delta = np.where(mask, logprobs - batch["rollout_logprobs"], 0.0)
+    ratio = np.exp(delta)
+    if name == "icepop":
+        kept = (ratio >= low) & (ratio <= high)
+        loss = np.where(kept, -ratio * advantages, 0)
+        return loss, loss
+    if name in ("cispo", "tis"):
+        weight = np.clip(ratio, low, high) * advantages
+        return (-weight * logprobs * mask if name == "cispo" else -weight), -weight * mask
+    share = np.zeros((*mask.shape, mask.shape[1]))  # d log s_t / d logprobs_u
+    for row in range(len(mask)):
+        for t in range(mask.shape[1]):
+            if name == "ppo":
+                share[row, t, t] = mask[row, t]
+                continue
+            members = (batch["segment_ids"][row] == batch["segment_ids"][row, t]) & mask[row]
+            share[row, t, members] = 1 / max(members.sum(), 1)
+            ratio[row, t] = np.exp(delta[row, members].mean()) if members.any() else 1.0
+    plain, clipped = -ratio * advantages, -np.clip(ratio, low, high) * advantages
+    loss = np.maximum(plain, clipped)
+    slope = np.where((plain >= clipped), -ratio * advantages, 0)
+    if dual_clip is not None:
+        over = (advantages < 0) & (-dual_clip * advantages < loss)
+        loss, slope = np.where(over, -dual_clip * advantages, loss), np.where(over, 0, slope)
+    return loss, np.einsum("bt,btu->bu", slope, share)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        LossConfig(),
+        LossConfig(name="icepop", low=0.8, high=1.2),
+        LossConfig(name="ppo"),
+        LossConfig(name="ppo", dual_clip=1.5),
+        LossConfig(name="gspo", low=0.9, high=1.1),
+        LossConfig(name="cispo"),
+        LossConfig(name="cispo", low=0.7, high=1.3),
+        LossConfig(name="tis"),
+    ],
+    ids=lambda c: f"{c.name}-{c.low}-{c.dual_clip}",
+)
+def test_values_and_gradients_are_the_formulas(config):
+    logprobs, batch = sample()
+    value, slope = reference(config.name, logprobs, batch, *config.bounds, config.dual_clip)
+    loss = make_loss(config)
+    got = loss(jnp.asarray(logprobs), jax.tree.map(jnp.asarray, batch)).loss
+    np.testing.assert_allclose(got, value, rtol=2e-5, atol=1e-6)
+    gradient = jax.grad(lambda x: loss(x, batch).loss.sum())(jnp.asarray(logprobs))
+    np.testing.assert_allclose(gradient, slope, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["icepop", "ppo", "gspo", "cispo", "tis"])
+def test_gradients_stay_finite_when_probabilities_are_far_apart(name):
+    logprobs, batch = sample()
+    batch["rollout_logprobs"] = np.full((B, T), -500.0, np.float32)
+    logprobs[batch["loss_mask"] == 0] = -np.inf  # what no token of the loss may be touched by
+    value, gradient = jax.value_and_grad(lambda x: make_loss(LossConfig(name=name))(x, batch).loss.sum())(
+        logprobs
+    )
+    assert np.isfinite(value) and np.isfinite(gradient).all()
+    assert not np.asarray(gradient)[batch["loss_mask"] == 0].any()
+
+
+def test_on_policy_all_losses_have_the_policy_gradient():
+    logprobs, batch = sample(spread=0.0)
+    batch["rollout_logprobs"] = logprobs
+    for name in ("icepop", "ppo", "cispo", "tis"):
+        gradient = jax.grad(lambda x, name=name: make_loss(LossConfig(name=name))(x, batch).loss.sum())(
+            logprobs
+        )
+        np.testing.assert_allclose(gradient, -batch["advantages"], rtol=1e-6)
+
+
+def test_mismatch_metrics():
+    logprobs, batch = sample()
+    mask = batch["loss_mask"] > 0
+    _, means, maxima = make_loss(LossConfig())(logprobs, batch)
+    delta = (logprobs - batch["rollout_logprobs"]).astype(np.float64)[mask]
+    ratio = np.exp(delta)
+
+    def mean(name):
+        return np.asarray(means[name])[mask].mean()
+
+    assert mean("mismatch/k3") == pytest.approx((ratio - 1 - delta).mean(), rel=1e-4)
+    assert mean("mismatch/mean_abs_logprob_diff") == pytest.approx(np.abs(delta).mean(), rel=1e-5)
+    assert mean("mismatch/extreme_fraction") == pytest.approx(((ratio > 2) | (ratio < 0.5)).mean(), rel=1e-5)
+    assert mean("train/masked_fraction") == mean("mismatch/extreme_fraction")  # IcePop's bounds are 1/2 and 2
+    assert np.asarray(maxima["mismatch/max_abs_logprob_diff"]).max() == pytest.approx(
+        np.abs(delta).max(), rel=1e-5
+    )
+    assert mean("train/staleness") == 2
+
+
+def test_sft_loss_is_the_negative_log_likelihood_of_loss_tokens():
+    logprobs, batch = sample()
+    np.testing.assert_array_equal(sft_loss(logprobs, batch).loss, -logprobs * batch["loss_mask"])
+
+
+def test_load_balancing_is_one_when_balanced_and_larger_when_not():
+    mask = jnp.array([[True] * 4 + [False] * 4])
+    selected = jnp.array([0, 1, 2, 3, 0, 0, 0, 0])[None, :, None, None]
+    assert load_balancing_loss(jnp.zeros((1, 8, 1, 4)), selected, mask) == pytest.approx(1.0)
+    skewed = jnp.zeros((1, 8, 1, 4)).at[..., 0].set(3.0)
+    assert load_balancing_loss(skewed, jnp.zeros_like(selected), mask) > 2
+
+
+def test_impossible_bounds_are_refused():
+    with pytest.raises(InputError, match=r"loss\.low"):
+        LossConfig(low=1.5)
+    with pytest.raises(InputError, match="dual_clip"):
+        LossConfig(name="tis", dual_clip=3.0)
