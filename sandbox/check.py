@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -44,8 +45,12 @@ async def check_task(task: Task, backend: Backend) -> dict[str, Any]:
     return _line(task.name, verdicts, problems=_problems(task, **verdicts))
 
 
-def check_tasks(folder: Path | str, backend_name: str, jobs: int, out: Path | str) -> dict[str, Any]:
+def check_tasks(
+    folder: Path | str, backend_name: str, jobs: int, out: Path | str, *, remove_failed: bool = False
+) -> dict[str, Any]:
     """Checks every task under `folder`, `jobs` at a time; writes a JSON line a task to `out`, sorted by name.
+
+    With `remove_failed` the folders of tasks that fail are deleted: what stays is admitted.
 
     A folder that cannot be read as a task is a line with ok false. Returns the summary: "tasks", "ok" (how
     many), "failed" (names), "seconds", "tasks_per_second". Raises InputError for an unknown backend, one that
@@ -68,6 +73,9 @@ def check_tasks(folder: Path | str, backend_name: str, jobs: int, out: Path | st
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("".join(json.dumps(line) + "\n" for line in lines))
     failed = [line["task"] for line in lines if not line["ok"]]
+    if remove_failed:
+        for name in failed:
+            shutil.rmtree(Path(folder) / name)
     return {
         "tasks": len(lines),
         "ok": len(lines) - len(failed),

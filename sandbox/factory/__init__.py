@@ -1,6 +1,7 @@
 """Task families: small terminal tasks with environment, tests and solution, made from a seed."""
 
 from sandbox.factory.build import FAMILIES, HELD_OUT_FAMILIES, TRAINING_FAMILIES, build
-from sandbox.factory.corpus import corpus, junk_command
+from sandbox.factory.corpus import corpus, episode_messages, junk_command
 
-__all__ = ["FAMILIES", "HELD_OUT_FAMILIES", "TRAINING_FAMILIES", "build", "corpus", "junk_command"]
+__all__ = ["FAMILIES", "HELD_OUT_FAMILIES", "TRAINING_FAMILIES", "build", "corpus", "episode_messages",
+           "junk_command"]  # fmt: skip

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 # What a terminal answers when a command fails, so that a tokenizer knows the wording.
 _FAILURES = (
@@ -49,6 +50,23 @@ def corpus(task_paths: Iterable[Path]) -> Iterator[str]:
         names = [str(path.relative_to(root)) for path in paths]
         yield "\n".join(f"./{name}" for name in names)
         yield _FAILURES[number % len(_FAILURES)].format(path=names[0])
+
+
+def episode_messages(task: Path, system_prompt: str) -> list[dict[str, Any]]:
+    """A task's solution as a conversation in the chat form: what one of its episodes will look like.
+
+    A tokenizer that is trained on these learns the framing that every prompt carries.
+    """
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": system_prompt},
+        {"role": "user", "content": (task / "instruction.md").read_text().strip()},
+    ]
+    calls = [json.loads(line) for line in (task / "solution/steps.jsonl").read_text().splitlines()]
+    for call in [*calls, {"tool": "finish", "arguments": {}}]:
+        function = {"name": call["tool"], "arguments": call["arguments"]}
+        messages.append({"role": "assistant", "content": "", "tool_calls": [{"function": function}]})
+        messages.append({"role": "tool", "content": "(no output)"})
+    return messages[:-1]
 
 
 def junk_command(instruction: str) -> str:

@@ -45,10 +45,10 @@ class _PackPlanIterator(grain.DatasetIterator):
         for index in waiting:
             self._place(index, rows, free)
         while len(self._waiting) < _LOOKAHEAD:
-            index = next(self._parent, None)
-            if index is None:
+            following = next(self._parent, None)
+            if following is None:
                 break
-            self._place(int(index), rows, free)
+            self._place(int(following), rows, free)
         if not rows:
             raise StopIteration
         return rows

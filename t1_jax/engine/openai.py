@@ -22,7 +22,7 @@ Run = Callable[[GenerateRequest], Awaitable[GenerateResult]]
 _FINISH = {"stop": "stop", "length": "length", "abort": "abort"}
 
 
-def _request(body: dict[str, Any], ids: list[int], limits: Limits, default_tokens: int) -> GenerateRequest:
+def _request(body: dict[str, Any], ids: Any, limits: Limits, default_tokens: int) -> GenerateRequest:
     prompt = check_prompt(parse_ids(ids, "prompt", limits.vocab_size), limits)
     for name in ("stream", "echo", "best_of", "suffix"):
         if body.get(name):

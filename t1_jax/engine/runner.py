@@ -26,16 +26,15 @@ from t1_jax.model.config import ModelConfig
 
 Params = Any
 
-# Where the batch dimension lies in each leaf of the cache; the second one of k and v is the position.
+# Where the batch dimension lies in each leaf of the cache, and the position.
 _BATCH_AXIS = {"k": 1, "v": 1, "conv": 2, "state": 2, "lengths": 0, "hidden": 0}
+_POSITION_AXIS = {"k": 4, "v": 3}
 
 
 class State(NamedTuple):
-    """What stays on the device between calls: the cache, and the hidden state of each row's last forwarded
-    token.
-    """
+    """What stays on the device between calls: the cache, and each row's hidden state after its last token."""
 
-    cache: transformer.Cache
+    cache: Any  # transformer.Cache
     hidden: Float[Array, "N D"]
 
 
@@ -61,19 +60,44 @@ class Decoded:
     routed_experts: np.ndarray  # [S, R, L, K]
     emitted: np.ndarray  # int [R]
     forwarded: np.ndarray  # int [R]; one less than emitted when the row is finished
+    steps: int  # rounds that ran
+
+
+def _leaves(state: State) -> dict[str, Array]:
+    cache = {name: getattr(state.cache, name) for name in _BATCH_AXIS if name != "hidden"}
+    return cache | {"hidden": state.hidden}
+
+
+def _state(like: State, leaves: dict[str, Array]) -> State:
+    cache = {name: leaf for name, leaf in leaves.items() if name != "hidden"}
+    return State(dataclasses.replace(like.cache, **cache), leaves["hidden"])
 
 
 def _gather(state: State, rows: Int[Array, " R"], context: int) -> State:
-    def take(name: str, leaf: Array) -> Array:
-        axis = _BATCH_AXIS[name]
-        if name in ("k", "v"):
-            leaf = jax.lax.slice_in_dim(leaf, 0, context, axis=axis + 1)
-        return jnp.take(leaf, rows, axis=axis, mode="clip")
+    """The rows, and of keys and values the first `context` positions: a loop of slices, as in `_scatter`."""
+    old = _leaves(state)
 
-    leaves = {name: take(name, getattr(state.cache, name)) for name in _BATCH_AXIS if name != "hidden"}
-    return State(
-        dataclasses.replace(state.cache, **leaves), jnp.take(state.hidden, rows, axis=0, mode="clip")
-    )
+    def shape(name: str, leaf: Array) -> list[int]:
+        sizes = list(leaf.shape)
+        sizes[_BATCH_AXIS[name]] = 1
+        if name in _POSITION_AXIS:
+            sizes[_POSITION_AXIS[name]] = context
+        return sizes
+
+    def read(i: Array, leaves: dict[str, Array]) -> dict[str, Array]:
+        out = {}
+        for name, leaf in leaves.items():
+            at = [jnp.int32(0)] * leaf.ndim
+            at[_BATCH_AXIS[name]] = rows[i]  # clipped by the slice: padding reads the last row
+            piece = jax.lax.dynamic_slice(old[name], at, shape(name, old[name]))
+            out[name] = jax.lax.dynamic_update_slice_in_dim(leaf, piece, i, _BATCH_AXIS[name])
+        return out
+
+    part = {
+        name: jnp.zeros(np.insert(np.delete(shape(name, leaf), axis), axis, len(rows)), leaf.dtype)
+        for (name, leaf), axis in zip(old.items(), _BATCH_AXIS.values(), strict=True)
+    }
+    return _state(state, jax.lax.fori_loop(0, rows.shape[0], read, part))
 
 
 def _scatter(state: State, rows: Int[Array, " R"], part: State, start: Int[Array, " R"], width: int) -> State:
@@ -82,7 +106,7 @@ def _scatter(state: State, rows: Int[Array, " R"], part: State, start: Int[Array
     A loop of slice updates, which a donated buffer takes in place. A scatter would be one line, but XLA's CPU
     backend widens a bfloat16 one to float32 and back, the whole cache through (measured: 95 ms for 64 rows).
     """
-    context = part.cache.k.shape[2]
+    context = part.cache.v.shape[3]
     width = min(width, context)
     start = jnp.clip(start, 0, context - width)
 
@@ -93,20 +117,15 @@ def _scatter(state: State, rows: Int[Array, " R"], part: State, start: Int[Array
             at = [jnp.int32(0)] * leaf.ndim
             at[axis] = rows[i]
             piece = jax.lax.dynamic_slice_in_dim(new[name], i, 1, axis)
-            if name in ("k", "v"):
-                at[axis + 1] = start[i]
-                piece = jax.lax.dynamic_slice_in_dim(piece, start[i], width, axis + 1)
+            if name in _POSITION_AXIS:
+                at[_POSITION_AXIS[name]] = start[i]
+                piece = jax.lax.dynamic_slice_in_dim(piece, start[i], width, _POSITION_AXIS[name])
             out[name] = jax.lax.dynamic_update_slice(leaf, piece, at)
         return out
 
-    new = {name: getattr(part.cache, name) for name in _BATCH_AXIS if name != "hidden"} | {
-        "hidden": part.hidden
-    }
-    old = {name: getattr(state.cache, name) for name in new if name != "hidden"} | {"hidden": state.hidden}
+    new = _leaves(part)
     valid = jnp.sum(rows < state.hidden.shape[0])  # padding rows come last
-    leaves = jax.lax.fori_loop(0, valid, write, old)
-    hidden = leaves.pop("hidden")
-    return State(dataclasses.replace(state.cache, **leaves), hidden)
+    return _state(state, jax.lax.fori_loop(0, valid, write, _leaves(state)))
 
 
 def _reset(part: State, fresh: Bool[Array, " R"]) -> State:
@@ -153,22 +172,24 @@ def decode_block(
     state: State,
     rows: Int[Array, " R"],
     sampling: RowSampling,
+    limit: Int[Array, ""],
     *,
     config: ModelConfig,
     context: int,
     steps: int,
     truncate: bool,
 ) -> tuple[State, tuple[Array, ...]]:
-    """`steps` rounds of: sample from the hidden state, then forward the token unless it ended the row.
+    """Rounds of: sample from the hidden state, then forward the token unless it ended the row. It ends after
+    `limit` rounds, at most `steps`, or as soon as no row is left.
 
     Sampling first means that no token is ever pending: a row's hidden state is that of its last forwarded
     token, after a prefill as after a block, and the token that ends a row isn't forwarded until a later turn
-    brings it back. Returns the state and (tokens [S, R], logprobs [S, R], experts [S, R, L, K], emitted [R],
-    forwarded [R]).
+    brings it back. Returns the state and (rounds, tokens [S, R], logprobs [S, R], experts [S, R, L, K],
+    emitted [R], forwarded [R]).
     """
 
-    def step(carry: tuple[State, Array, Array, Array, Array], _: None) -> tuple[Any, Any]:
-        part, active, left, emitted, forwarded = carry
+    def step(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        done, part, active, left, emitted, forwarded, record = carry
         with jax.named_scope("sample"):
             scores = transformer.logits(params, config, part.hidden)
             token, logprob = sample(
@@ -189,21 +210,32 @@ def decode_block(
             )
         hidden = jnp.where(alive[:, None], out.hidden[:, 0].astype(part.hidden.dtype), part.hidden)
         experts = out.routed_experts[:, 0].astype(config.routes_dtype)
-        return (State(out.cache, hidden), alive, left, emitted, forwarded + alive), (token, logprob, experts)
+        record = jax.tree.map(
+            lambda all_, new: jax.lax.dynamic_update_index_in_dim(all_, new, done, 0),
+            record,
+            (token, logprob, experts),
+        )
+        return done + 1, State(out.cache, hidden), alive, left, emitted, forwarded + alive, record
+
+    def goes_on(carry: tuple[Any, ...]) -> Array:
+        return (carry[0] < limit) & jnp.any(carry[2])
 
     part = _gather(state, rows, context)
-    start = part.cache.lengths
-    zero = jnp.zeros_like(sampling.budget)
-    carry = (part, sampling.budget > 0, sampling.budget, zero, zero)
-    (part, _, _, emitted, forwarded), (tokens, logprobs, experts) = jax.lax.scan(
-        step, carry, None, length=steps
+    start, zero = part.cache.lengths, jnp.zeros_like(sampling.budget)
+    shape = (steps, rows.shape[0])
+    record = (
+        jnp.zeros(shape, jnp.int32),
+        jnp.zeros(shape, jnp.float32),
+        jnp.zeros((*shape, config.num_moe_layers, config.num_experts_per_tok), config.routes_dtype),
     )
-    return _scatter(state, rows, part, start, steps), (tokens, logprobs, experts, emitted, forwarded)
+    carry = (jnp.int32(0), part, sampling.budget > 0, sampling.budget, zero, zero, record)
+    done, part, _, _, emitted, forwarded, record = jax.lax.while_loop(goes_on, step, carry)
+    return _scatter(state, rows, part, start, steps), (done, *record, emitted, forwarded)
 
 
 def copy_rows(state: State, source: Int[Array, " R"], target: Int[Array, " R"]) -> State:
     """Copy whole cache rows; a padding target writes nothing."""
-    length = state.cache.k.shape[2]
+    length = state.cache.v.shape[3]
     return _scatter(state, target, _gather(state, source, length), jnp.zeros_like(target), length)
 
 
@@ -221,7 +253,7 @@ def bucket(value: int, sizes: Sequence[int]) -> int:
     return next(size for size in sizes if size >= value)
 
 
-def _padded(values: Sequence[int], size: int, fill: int) -> np.ndarray:
+def _padded(values: Sequence[int], size: int, fill: int) -> Any:
     out = np.full(size, fill, np.int32)
     out[: len(values)] = values
     return out
@@ -240,16 +272,17 @@ class Runner:
         """
         self.config = config
         self.rows = rows
+        self.slots = slots
         self.max_length = max_length
         self.steps = steps
         # Few buckets: on a small machine a compilation costs more than the padding that another bucket would
         # save.
-        self.decode_rows = sorted({min(8, slots), slots})
+        self.decode_rows = sorted({min(size, slots) for size in (16, slots)})
         self.contexts = sorted(
             {size for size in (512, 2048, 8192, 32768, 131072) if size < max_length} | {max_length}
         )
         self.prefill_shapes = sorted(
-            {(min(r, slots), min(t, max_length)) for r, t in ((8, 64), (64, 64), (8, 512))}
+            {(min(r, slots), min(t, max_length)) for r, t in ((8, 32), (32, 32), (8, 256))}
         )
         self.compiled: set[tuple[Any, ...]] = set()
         self.set_params(params)
@@ -284,7 +317,7 @@ class Runner:
             ids[i, : len(row)] = row
             mask[i, : len(row)] = True
         need = max(length + len(row) for length, row in zip(lengths, tokens, strict=True))
-        context = bucket(need, self.contexts)
+        context = self._context(need, size)
         self.compiled.add(("prefill", size, width, context))
         self.state, experts = _prefill(
             self.params,
@@ -304,18 +337,19 @@ class Runner:
         lengths: Sequence[int],
         sampling: Sequence[SamplingParams],
         budgets: Sequence[int],
+        limit: int | None = None,
     ) -> Decoded:
-        """One block over the given rows. budgets[i] is how many tokens row i may still sample."""
+        """One block of at most `limit` steps. budgets[i] is how many tokens row rows[i] may still sample."""
         count = len(rows)
         size = bucket(count, self.decode_rows)
         ahead = [length + min(self.steps, budget) for length, budget in zip(lengths, budgets, strict=True)]
-        context = bucket(max(ahead), self.contexts)
-        seeds = np.zeros((size, 2), np.uint32)
+        context = self._context(max(ahead), size)
+        seeds: Any = np.zeros((size, 2), np.uint32)
         seeds[:count] = [seed_data(s.seed) for s in sampling]
-        stops = np.full((size, MAX_STOP_IDS), -1, np.int32)
+        stops: Any = np.full((size, MAX_STOP_IDS), -1, np.int32)
         for i, s in enumerate(sampling):
             stops[i, : len(s.stop_token_ids)] = s.stop_token_ids
-        floats = np.ones((2, size), np.float32)
+        floats: Any = np.ones((2, size), np.float32)
         floats[:, :count] = [[s.temperature for s in sampling], [s.top_p for s in sampling]]
         truncate = any(s.truncates for s in sampling)
         self.compiled.add(("decode", size, context, truncate))
@@ -331,19 +365,25 @@ class Runner:
                 stops,
                 _padded(budgets, size, 0),
             ),
+            np.int32(self.steps if limit is None else min(limit, self.steps)),
             config=self.config,
             context=context,
             steps=self.steps,
             truncate=truncate,
         )
-        tokens, logprobs, experts, emitted, forwarded = (np.asarray(x) for x in outputs)
+        done, tokens, logprobs, experts, emitted, forwarded = (np.asarray(x) for x in outputs)
         return Decoded(
             tokens=tokens[:, :count],
             logprobs=logprobs[:, :count],
             routed_experts=experts[:, :count],
             emitted=emitted[:count],
             forwarded=forwarded[:count],
+            steps=int(done),
         )
+
+    def _context(self, need: int, rows: int) -> int:
+        """Fewer shapes: a small batch takes a wider context, at no more than the full batch's least cost."""
+        return bucket(max(need, min(self.max_length, self.contexts[0] * self.slots // rows)), self.contexts)
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy cache rows, (source, target) each; no target is also a source."""

@@ -236,9 +236,7 @@ class Scheduler:
             self.runner.copy(copies)
 
     def _prefill(self, behind: list[Running]) -> None:
-        """One call over rows of about one length: the shape that the oldest request needs, and whoever fits
-        it.
-        """
+        """One call over rows of about one length: the shape that suits the oldest one."""
         started = time.monotonic()
         shape, batch = self._pick(behind)
         chunks = [one.ids[one.row.length :][: shape[1]] for one in batch]  # type: ignore[union-attr]
@@ -256,10 +254,14 @@ class Scheduler:
 
     def _pick(self, behind: list[Running]) -> tuple[tuple[int, int], list[Running]]:
         shapes = self.runner.prefill_shapes
-        widest = max(width for _, width in shapes)
-        head = min(behind[0].missing, widest)
-        width = min(width for _, width in shapes if width >= head)
-        fitting = [one for one in behind if min(one.missing, widest) <= width]
+        widths = {width for _, width in shapes}
+
+        def suits(one: Running) -> int:
+            # Several narrow calls cost less than one wide call that is mostly padding.
+            return max((width for width in widths if 2 * one.missing >= width), default=min(widths))
+
+        width = suits(behind[0])
+        fitting = [one for one in behind if suits(one) == width]
         most = max(rows for rows, some in shapes if some == width)
         rows = next((r for r, w in shapes if w == width and r >= len(fitting)), most)
         return (rows, width), fitting[:rows]
@@ -287,6 +289,8 @@ class Scheduler:
             [row.length for row in rows],
             [one.request.sampling for one in batch],
             [one.budget for one in batch],
+            # Short blocks while requests wait for a slot, which a row that ends may free.
+            max(1, self.runner.steps // 2) if self.waiting else None,
         )
         for i, (one, row) in enumerate(zip(batch, rows, strict=True)):
             emitted, forwarded = int(block.emitted[i]), int(block.forwarded[i])
@@ -305,7 +309,7 @@ class Scheduler:
                     if stopped
                     else {"type": "length", "length": len(one.output_ids)},
                 )
-        self.counters.decode_steps += self.runner.steps
+        self.counters.decode_steps += block.steps
         self.counters.decode_seconds += time.monotonic() - started
 
     # --- leaving --------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ class ServeConfig:
     slots: int = 64  # sequences that run or rest at a time
     snapshots: int = 16  # freshly prefilled prompts kept for later members of their group
     max_length: int = 1024  # tokens, prompt and output together
-    decode_block: int = 8  # decode steps between two looks at the queue
+    decode_block: int = 16  # decode steps between two looks at the queue, half as many while requests wait
     max_waiting: int = 1024  # requests queued before 429
 
     def __post_init__(self) -> None:
@@ -314,7 +314,7 @@ def meta_info(result: GenerateResult, weight_version: str, *, logprobs: bool) ->
 
 
 async def _body(http: web.Request, *, empty: bool = False) -> dict[str, Any]:
-    """The JSON object of a request. Raises RequestError when it isn't one; `empty` lets no body stand for {}."""
+    """The JSON object of a request. RequestError when it isn't one; `empty` lets no body stand for {}."""
     if empty and not http.can_read_body:
         return {}
     try:
@@ -332,16 +332,18 @@ def _refusal(kind: str, message: str, status: int) -> web.Response:
 
 
 @web.middleware
-async def _errors(http: web.Request, handler: Handler) -> web.StreamResponse:
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Every failure as {"error": {"type", "message"}}; none of them ends the server."""
     try:
-        return await handler(http)
+        return await handler(request)
     except RequestError as error:
         return _refusal(error.kind, str(error), error.status)
     except web.HTTPException as error:
-        return _refusal("invalid_request_error", f"{http.method} {http.path}: {error.reason}", error.status)
+        return _refusal(
+            "invalid_request_error", f"{request.method} {request.path}: {error.reason}", error.status
+        )
     except Exception as error:
-        logger.exception("%s %s failed", http.method, http.path)
+        logger.exception("%s %s failed", request.method, request.path)
         return _refusal("internal_error", f"{type(error).__name__}", 500)
 
 
@@ -378,7 +380,7 @@ def _bind(config: ServeConfig) -> socket.socket:
 
 
 def serve(config: ServeConfig) -> None:
-    """Serve until SIGTERM or SIGINT. Raises InputError for a taken port or a checkpoint that can't be read."""
+    """Serve until SIGTERM or SIGINT. InputError for a taken port or a checkpoint that can't be read."""
     logging.basicConfig(level=logging.INFO)
     logger.info("engine on %s", jax.devices()[0].device_kind)
     asyncio.run(_serve(config))

@@ -23,9 +23,35 @@ def attention(
     q = q.reshape(batch, length, kv_heads, group, dim).transpose(0, 2, 3, 1, 4).reshape(-1, group * length, dim)
     k, v = (x.transpose(0, 2, 1, 3).reshape(batch * kv_heads, -1, dim) for x in (k, v))
     scores = jnp.einsum("bid,bjd->bij", q, k, preferred_element_type=jnp.float32) * dim**-0.5
-    scores = scores.reshape(batch, kv_heads * group, length, -1)
-    scores = jnp.where(mask[:, None], scores, jnp.finfo(jnp.float32).min)
-    weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype).reshape(batch * kv_heads, group * length, -1)
+    weights = _softmax(scores.reshape(batch, heads, length, -1), mask).astype(v.dtype)
+    weights = weights.reshape(batch * kv_heads, group * length, -1)
     out = jnp.einsum("bij,bjd->bid", weights, v, preferred_element_type=jnp.float32).astype(v.dtype)
     out = out.reshape(batch, kv_heads, group, length, dim).transpose(0, 3, 1, 2, 4)
     return out.reshape(batch, length, heads, dim)
+
+
+def cached_attention(
+    q: Float[Array, "B T H D"],
+    k: Float[Array, "B N D S"],
+    v: Float[Array, "B N S D"],
+    mask: Bool[Array, "B T S"],
+) -> Float[Array, "B T H D"]:
+    """`attention` over a cache, whose keys and values lie the way both products read them.
+
+    k and v may be stored wider than q; weights and output are rounded to q's dtype, as in `attention`.
+    """
+    batch, length, heads, dim = q.shape
+    kv_heads, group, capacity = k.shape[1], heads // k.shape[1], k.shape[3]
+    dtype, q = q.dtype, q.astype(k.dtype)
+    q = q.reshape(batch, length, kv_heads, group, dim).transpose(0, 2, 3, 1, 4).reshape(-1, group * length, dim)
+    k, v = k.reshape(-1, dim, capacity), v.reshape(-1, capacity, dim)
+    scores = jnp.einsum("bid,bdj->bij", q, k, preferred_element_type=jnp.float32) * dim**-0.5
+    weights = _softmax(scores.reshape(batch, heads, length, capacity), mask).astype(dtype).astype(v.dtype)
+    weights = weights.reshape(-1, group * length, capacity)
+    out = jnp.einsum("bij,bjd->bid", weights, v, preferred_element_type=jnp.float32).astype(dtype)
+    out = out.reshape(batch, kv_heads, group, length, dim).transpose(0, 3, 1, 2, 4)
+    return out.reshape(batch, length, heads, dim)
+
+
+def _softmax(scores: Float[Array, "B H T S"], mask: Bool[Array, "B T S"]) -> Float[Array, "B H T S"]:
+    return jax.nn.softmax(jnp.where(mask[:, None], scores, jnp.finfo(jnp.float32).min), axis=-1)

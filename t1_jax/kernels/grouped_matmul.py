@@ -29,9 +29,9 @@ class GroupLayout(NamedTuple):
 
 
 def block_size(rows: int, num_groups: int) -> int:
-    """Rows a block: the mean group, as a power of two in [8, 64], so that padding at most doubles small batches."""
+    """Rows a block: the mean group, as a power of two in [8, 128], so that padding at most doubles small batches."""
     mean = max(1, rows // num_groups)
-    return min(64, max(8, 1 << (mean - 1).bit_length()))
+    return min(128, max(8, 1 << (mean - 1).bit_length()))
 
 
 def group_layout(groups: Int[Array, " R"], num_groups: int, block: int) -> GroupLayout:

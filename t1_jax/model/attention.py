@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from t1_jax.kernels.attention import attention
+from t1_jax.kernels.attention import attention, cached_attention
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.norm import rms_norm
 
@@ -36,7 +36,7 @@ def gated_attention(
 ) -> tuple[Float[Array, "B T D"], tuple[jax.Array, jax.Array] | None]:
     """Attention over the row itself (S = T), or over a cache of S positions into which the row's keys and values go first.
 
-    `write_at` gives each token's place in the cache; a place past its end is dropped, which is how padding is skipped.
+    The cache holds keys [B, kv heads, head_dim, S] and values [B, kv heads, S, head_dim]. `write_at` gives each token's place in the cache; a place past its end is dropped, which is how padding is skipped.
     """
     batch, length, _ = x.shape
     dim, eps = config.head_dim, config.rms_norm_eps
@@ -46,10 +46,13 @@ def gated_attention(
     v = (x @ params["v"]).reshape(batch, length, config.num_key_value_heads, dim)
     q = rotate(rms_norm(q, params["q_norm"], eps), positions, config)
     k = rotate(rms_norm(k, params["k_norm"], eps), positions, config)
-    if cache is not None:
+    if cache is None:
+        out = attention(q, k, v, mask)
+    else:
         rows = jnp.arange(batch)[:, None]
-        k = cache[0].at[rows, write_at].set(k.astype(cache[0].dtype), mode="drop")
-        v = cache[1].at[rows, write_at].set(v.astype(cache[1].dtype), mode="drop")
+        k = cache[0].at[rows, :, :, write_at].set(k.astype(cache[0].dtype), mode="drop")
+        v = cache[1].at[rows, :, write_at].set(v.astype(cache[1].dtype), mode="drop")
         cache = (k, v)
-    out = attention(q, k.astype(q.dtype), v.astype(q.dtype), mask) * jax.nn.sigmoid(gate)
+        out = cached_attention(q, k, v, mask)
+    out = out * jax.nn.sigmoid(gate)
     return out.reshape(batch, length, -1) @ params["o"], cache

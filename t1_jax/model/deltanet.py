@@ -61,7 +61,7 @@ def gated_deltanet(
     mixed = causal_conv(qkv, params["conv"], history, segment_ids)
     everything = jnp.concatenate([history.astype(qkv.dtype), qkv], axis=1)
     last = jnp.sum(token_mask, axis=1)[:, None] + jnp.arange(history_length)
-    history = jnp.take_along_axis(everything, last[..., None], axis=1)
+    history = jnp.take_along_axis(everything, last[..., None], axis=1).astype(history.dtype)
 
     q, k, v = jnp.split(mixed, [key_heads * key_dim, 2 * key_heads * key_dim], axis=-1)
     q = l2_norm(q.reshape(batch, length, key_heads, key_dim)) * key_dim**-0.5

@@ -41,7 +41,8 @@ RematPolicy = Literal["none", "full", "dots"]
 class Cache:
     """What a row remembers between forwards.
 
-    k, v [P, B, S, kv heads, head_dim]; conv [P, I-1, B, taps-1, channels], the last inputs of each convolution;
+    k [P, B, kv heads, head_dim, S] and v [P, B, kv heads, S, head_dim], as attention's products read them;
+    conv [P, I-1, B, taps-1, channels], the last inputs of each convolution;
     state float32 [P, I-1, B, value heads, Dk, Dv]; lengths int32 [B], tokens consumed so far.
     """
 
@@ -65,13 +66,16 @@ class Output(NamedTuple):
 def init_cache(config: ModelConfig, batch: int, max_length: int) -> Cache:
     """An empty cache for `batch` rows of at most `max_length` tokens each."""
     periods, linear = config.num_periods, config.full_attention_interval - 1
-    kv = (periods, batch, max_length, config.num_key_value_heads, config.head_dim)
+    kv_heads, dim = config.num_key_value_heads, config.head_dim
+    # XLA's CPU backend rewrites a bfloat16 buffer as float32 and back around every update of it. The values are the
+    # rounded ones either way.
+    dtype = jnp.float32 if jax.default_backend() == "cpu" else config.dtype
     conv = (periods, linear, batch, config.linear_conv_kernel_dim - 1, config.conv_dim)
     heads = (config.linear_num_value_heads, config.linear_key_head_dim, config.linear_value_head_dim)
     return Cache(
-        k=jnp.zeros(kv, config.dtype),
-        v=jnp.zeros(kv, config.dtype),
-        conv=jnp.zeros(conv, config.dtype),
+        k=jnp.zeros((periods, batch, kv_heads, dim, max_length), dtype),
+        v=jnp.zeros((periods, batch, kv_heads, max_length, dim), dtype),
+        conv=jnp.zeros(conv, dtype),
         state=jnp.zeros((periods, linear, batch, *heads), jnp.float32),
         lengths=jnp.zeros((batch,), jnp.int32),
     )
@@ -111,7 +115,7 @@ def forward(
             token_mask = jnp.ones(tokens.shape, bool)
         segment_ids = jnp.ones_like(tokens)
         positions = cache.lengths[:, None] + jnp.arange(length)
-        capacity = cache.k.shape[2]
+        capacity = cache.v.shape[3]
         write_at = jnp.where(token_mask, positions, capacity)
         mask = jnp.arange(capacity) <= positions[..., None]
 

@@ -138,7 +138,7 @@ if(buttons.length){show(location.hash.slice(1),false);addEventListener('hashchan
 
 
 def figure(title: str, drawing: str, note: str = "", tag: str = "") -> str:
-    """A chart with its title, a small tag beside it and a line under it. Texts are escaped, `drawing` is HTML."""
+    """A chart with its title, a tag beside it and a line under it. Texts are escaped, `drawing` is HTML."""
     label = f'<span class="tag">{escape(tag)}</span>' if tag else ""
     below = f"<p>{escape(note)}</p>" if note else ""
     return f"<figure><figcaption><h3>{escape(title)}{label}</h3>{below}</figcaption>{drawing}</figure>"

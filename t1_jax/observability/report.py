@@ -39,8 +39,8 @@ class Run:
 
 
 def load_run(run_dir: str | Path) -> Run:
-    """Read a run folder: summary.json, mismatch.json, {sft,rl}/metrics.jsonl, eval/{base,sft,rl}.{json,frames},
-    rl/trajectories/*.frames, and the first tokenizer.json below it (to show tokens and instructions).
+    """Read a run folder: summary.json, mismatch.json, {sft,rl}/metrics.jsonl, eval/{base,sft,rl}.json
+    and .frames, rl/trajectories/*.frames, and the first tokenizer.json below it (to show tokens).
 
     Held-out families are those that summary.json lists under "held_out_families", or that a trajectory's
     metadata marks by "held_out".
@@ -112,8 +112,8 @@ def render(run: Run) -> str:
             "results",
             "Results",
             "What the agent can do",
-            "Every stage's policy was evaluated on the same tasks. Bars are means, thin lines 95 % intervals by "
-            "bootstrap over tasks. No task of a held-out family was seen in training.",
+            "Every stage's policy was evaluated on the same tasks. Bars are means, thin lines 95 % intervals "
+            "by bootstrap over tasks. No task of a held-out family was seen in training.",
             charts.scores(run.scores, run.held_out),
         )
     if run.rl:
@@ -121,8 +121,8 @@ def render(run: Run) -> str:
             "rl",
             "RL",
             "Reinforcement learning",
-            "One point an optimizer step. Faint lines are the steps, strong lines their moving average, and the "
-            "numbers at the right are where it ended.",
+            "One point an optimizer step. Faint lines are the steps, strong lines their moving average, and "
+            "the numbers at the right are where it ended.",
             charts.rl(run.rl),
         )
     if run.sft:
@@ -138,8 +138,8 @@ def render(run: Run) -> str:
             "mismatch",
             "Mismatch",
             "Does the learner see what the agent did?",
-            "The same episodes, scored by the learner in three ways and compared with what the engine recorded "
-            "while acting. Smaller is better; what is left in the last setting is arithmetic.",
+            "The same episodes, scored by the learner in three ways and compared with what the engine "
+            "recorded while acting. Smaller is better; what is left in the last setting is arithmetic.",
             charts.mismatch(run.mismatch),
         )
     if any(run.evaluated.values()):

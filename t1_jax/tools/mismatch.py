@@ -190,7 +190,6 @@ def _learner(
         groups[temperature].append(index)
     results: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for temperature, members in groups.items():
-        run = jax.jit(partial(_forward, config=config, temperature=temperature))
         lengths = [len(documents[index].tokens) for index in members]
         plan = first_fit(lengths, row_length)
         packed = pack([documents[index] for index in members], row_length=row_length, plan=plan)
@@ -199,7 +198,9 @@ def _learner(
         needed = ("tokens", "segment_ids", "positions", "routed_experts")
         for m in range(len(split["tokens"])):
             batch = {name: split[name][m] for name in needed if name in split}
-            logprobs, experts = jax.device_get(run(params, batch))
+            logprobs, experts = jax.device_get(
+                _forward(params, batch, config=config, temperature=temperature)
+            )
             for row, placed in enumerate(plan[m * rows : (m + 1) * rows]):
                 start = 0
                 for member in placed:
@@ -210,6 +211,7 @@ def _learner(
     return [results[index] for index in range(len(documents))]
 
 
+@partial(jax.jit, static_argnames=("config", "temperature"))
 def _forward(
     params: Any, batch: dict[str, jax.Array], *, config: ModelConfig, temperature: float
 ) -> tuple[jax.Array, jax.Array]:

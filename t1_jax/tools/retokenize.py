@@ -54,7 +54,7 @@ def retokenize(trajectory: Trajectory, tokenizer: Tokenizer) -> Retokenized:
 
 
 def character_spans(pieces: Sequence[bytes]) -> list[tuple[int, int]]:
-    """Spans [first character, last character + 1) of consecutive pieces of UTF-8 text, as `tokenizers` has them.
+    """Spans [first character, last character + 1) of consecutive pieces of UTF-8 text, as encoders count.
 
     A piece that holds a part of a character covers all of it. (-1, -1) for an empty piece and from the first
     byte on that is no UTF-8.

@@ -64,14 +64,13 @@ def score(
         config = dataclasses.replace(config, dtype=dtype)
     params = transformer.cast_params(params, config)
     sequences = list(read_sequences(input, config))
-    run = jax.jit(partial(_forward, config=config, router_logits=router_logits))
     arrays: dict[str, np.ndarray] = {}
     with progress("score", len(sequences), "sequences") as bar:
         for sequence in sequences:
             routes = sequence.routed_experts if replay == "on" else None
-            for name, value in jax.device_get(
-                run(params, **_padded(sequence.tokens, routes, config))
-            ).items():
+            batch = _padded(sequence.tokens, routes, config)
+            output = _forward(params, **batch, config=config, router_logits=router_logits)
+            for name, value in jax.device_get(output).items():
                 length = len(sequence.tokens) - (name == "logprobs")
                 arrays[f"{sequence.id}/{name}"] = value[0, :length]
             bar.advance()
@@ -167,6 +166,7 @@ def _padded(tokens: np.ndarray, routes: np.ndarray | None, config: ModelConfig) 
     return batch
 
 
+@partial(jax.jit, static_argnames=("config", "router_logits"))
 def _forward(
     params: Any,
     *,

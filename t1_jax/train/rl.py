@@ -26,7 +26,7 @@ from t1_jax.checkpoint.manager import RunState, load_config, save_checkpoint
 from t1_jax.config import save_config
 from t1_jax.data.packing import Aggregation, pack, split_microbatches
 from t1_jax.model.config import ModelConfig
-from t1_jax.model.parameters import shapes
+from t1_jax.model.parameters import abstract
 from t1_jax.model.transformer import RematPolicy
 from t1_jax.observability.metrics import MetricsWriter
 from t1_jax.observability.progress import progress
@@ -233,8 +233,9 @@ def run(config: RLConfig) -> dict[str, Any]:
     )
     routes_shape = (model.num_moe_layers, model.num_experts_per_tok) if config.replay else None
     with RunState(config.out / "state") as states, StopRequest() as stop:
+        data: dict[str, Any]
         if states.latest_step is None:
-            places = None if mesh is None else param_shardings(shapes(model), mesh)
+            places = None if mesh is None else param_shardings(abstract(model), mesh)
             params, _, meta = initial_params(None, config.checkpoint, config.seed, places)
             state, data = (
                 init_state(model, optimizer, params, mesh),

@@ -14,7 +14,7 @@ from t1_jax.config import save_config
 from t1_jax.data.sft import count_batches, sft_dataset
 from t1_jax.data.trajectories import Document, read_trajectories, split_by_length, to_document
 from t1_jax.model.config import ModelConfig
-from t1_jax.model.parameters import shapes
+from t1_jax.model.parameters import abstract
 from t1_jax.model.transformer import RematPolicy
 from t1_jax.observability.metrics import MetricsWriter
 from t1_jax.observability.progress import progress
@@ -131,7 +131,7 @@ def run(config: SFTConfig) -> dict[str, Any]:
     )
     with RunState(config.out / "state") as states, StopRequest() as stop:
         if states.latest_step is None:
-            places = None if mesh is None else param_shardings(shapes(model), mesh)
+            places = None if mesh is None else param_shardings(abstract(model), mesh)
             params, _, _ = initial_params(config.model, config.checkpoint, config.seed, places)
             state, step, loss = init_state(model, optimizer, params, mesh), 0, float("nan")
             del params

@@ -11,7 +11,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from t1_jax.model.config import ModelConfig
-from t1_jax.model.parameters import shapes
+from t1_jax.model.parameters import abstract, shapes
 from t1_jax.sharding import param_shardings
 
 
@@ -20,7 +20,7 @@ from t1_jax.sharding import param_shardings
 class TrainState:
     """What one optimizer step reads and writes: a pytree."""
 
-    step: jax.Array  # int32 scalar, optimizer steps taken
+    step: Any  # int32 scalar, optimizer steps taken
     params: Any  # nested dict of float32 arrays
     opt_state: Any  # of optax, float32 moments like params
 
@@ -33,7 +33,7 @@ def make_state(params: Any, optimizer: optax.GradientTransformation) -> TrainSta
 def state_shardings(config: ModelConfig, optimizer: optax.GradientTransformation, mesh: Mesh) -> TrainState:
     """NamedShardings in the form of the state: moments lie where their parameters lie, scalars everywhere."""
     params = shapes(config)
-    shardings = param_shardings(params, mesh)
+    shardings = param_shardings(abstract(config), mesh)
     replicated = NamedSharding(mesh, PartitionSpec())
     opt_state = optax.tree_map_params(
         optimizer,

@@ -160,7 +160,7 @@ def place_batch(batch: Mapping[str, np.ndarray], mesh: Mesh | None = None) -> di
     """Put a batch of leaves [M, B, T, ...] on the device, or on the mesh split over B and T."""
     if mesh is None:
         return {name: jnp.asarray(leaf) for name, leaf in batch.items()}
-    sharding = NamedSharding(mesh, PartitionSpec(None, *batch_sharding(mesh).spec))
+    sharding = batch_sharding(mesh, leading=1)
     return {name: jax.device_put(leaf, sharding) for name, leaf in batch.items()}
 
 
@@ -169,7 +169,7 @@ def _finish(sums: Metrics) -> Metrics:
     already.
     """
     loss_tokens = jnp.maximum(sums["train/tokens"], 1.0)
-    divisors = {
+    divisors: dict[str, jax.Array | float] = {
         "train/loss": 1.0,
         "train/packed_tokens": 1.0,
         "train/tokens": 1.0,

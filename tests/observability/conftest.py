@@ -29,7 +29,8 @@ SKILL = {"base": 0.03, "sft": 0.5, "rl": 0.78}
 
 INSTRUCTION = (
     "In /app there is a server log, access{i}.log. Count the requests that ended with status 500 and write "
-    "the number to /app/errors.txt.\nThen write the three busiest addresses, one a line, busiest first, to /app/top.txt."
+    "the number"
+    " to /app/errors.txt.\nThen write the three busiest addresses, one a line, to /app/top.txt."
 )
 STEPS = [
     (

@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+"""The one command line of t1-jax: parses, loads a config, dispatches. `launch.py COMMAND --help` tells a command's options.
+
+Exits with 0 on success, 2 on bad input (one line on stderr names it), 130 when interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from sandbox.errors import InputError
+from t1_jax.config import load_config
+
+ROOT = Path(__file__).resolve().parent
+Run = Callable[[argparse.Namespace, list[str]], int | None]
+
+
+def sft(options: argparse.Namespace, overrides: list[str]) -> int:
+    """Supervised fine-tuning on demonstrations."""
+    from t1_jax.train.sft import SFTConfig, run
+
+    return 0 if run(load_config(SFTConfig, options.config, overrides))["finished"] else 130
+
+
+def rl(options: argparse.Namespace, overrides: list[str]) -> int:
+    """Reinforcement learning against a running engine and rollout service."""
+    from t1_jax.train.rl import RLConfig, run
+
+    return 0 if run(load_config(RLConfig, options.config, overrides))["finished"] else 130
+
+
+def serve(options: argparse.Namespace, overrides: list[str]) -> None:
+    """The JAX engine over HTTP."""
+    from t1_jax.engine import ServeConfig
+    from t1_jax.engine import serve as run
+
+    run(load_config(ServeConfig, options.config, overrides))
+
+
+def rollout(options: argparse.Namespace, overrides: list[str]) -> None:
+    """The terminal rollout service."""
+    from sandbox.service import RolloutConfig
+    from sandbox.service import serve as run
+
+    run(load_config(RolloutConfig, options.config, overrides))
+
+
+def evaluate(options: argparse.Namespace, overrides: list[str]) -> None:
+    """Play a folder of tasks with an agent and report rewards with intervals."""
+    from sandbox.evaluate import EvalConfig
+    from sandbox.evaluate import evaluate as run
+
+    if overrides[:1] == ["compare"]:
+        compare(overrides[1:])
+        return
+    renamed = {"--engine": "--engine_url"}
+    result = run(load_config(EvalConfig, options.config, [renamed.get(word, word) for word in overrides]))
+    print(json.dumps({key: result[key] for key in ("mean_reward", "mean_reward_ci95", "solved", "errors")}))
+
+
+def compare(words: Sequence[str]) -> None:
+    """`eval compare A.json B.json`: the paired difference B - A."""
+    from sandbox.evaluate import compare as run
+
+    parser = _parser("eval compare", "The paired difference of two evaluations, second minus first.")
+    parser.add_argument("first", type=Path)
+    parser.add_argument("second", type=Path)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args(words)
+    result = run(options.first, options.second)
+    if options.out:
+        options.out.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
+
+
+def tasks(options: argparse.Namespace, words: list[str]) -> int | None:
+    """Build, check and demonstrate tasks: `tasks build | check | tokenizer | demonstrate`."""
+    commands = {
+        "build": tasks_build,
+        "check": tasks_check,
+        "tokenizer": tasks_tokenizer,
+        "demonstrate": tasks_demonstrate,
+    }
+    if not words or words[0] not in commands:
+        raise InputError(f"tasks: {words[0] if words else 'nothing'!r}, expected one of {', '.join(commands)}")
+    return commands[words[0]](words[1:])
+
+
+def tasks_build(words: Sequence[str]) -> None:
+    """Generate task folders from a seed."""
+    from sandbox.factory import build
+
+    parser = _parser("tasks build", tasks_build.__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--families", type=lambda text: text.split(","), help="comma-separated; default: all")
+    parser.add_argument("--held-out", action="store_true", help="of the families that are never trained on")
+    options = parser.parse_args(words)
+    build(options.out, options.count, options.seed, options.families, options.held_out)
+
+
+def tasks_check(words: Sequence[str]) -> int:
+    """Play every task's solution, nothing and junk in the sandbox; exit code 1 when a task fails."""
+    from sandbox.check import check_tasks
+
+    parser = _parser("tasks check", tasks_check.__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--backend", default="bubblewrap")
+    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--out", type=Path, required=True, help="JSON lines, one a task")
+    parser.add_argument("--remove-failed", action="store_true", help="delete the folders of tasks that fail")
+    options = parser.parse_args(words)
+    summary = check_tasks(
+        options.folder, options.backend, options.jobs, options.out, remove_failed=options.remove_failed
+    )
+    print(json.dumps({**summary, "failed": len(summary["failed"])}))
+    return 1 if summary["failed"] and not options.remove_failed else 0
+
+
+def tasks_tokenizer(words: Sequence[str]) -> None:
+    """Train a tokenizer on the texts of task folders and the prompts made of them."""
+    from sandbox.agent import SYSTEM_PROMPT
+    from sandbox.factory import corpus, episode_messages
+    from sandbox.task import load_tasks
+    from sandbox.tools import TOOLS
+    from t1_jax.data.tokenizer import render, train_tokenizer
+
+    parser = _parser("tasks tokenizer", tasks_tokenizer.__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--vocab-size", type=int, default=2048)
+    parser.add_argument("--system-prompt", default=SYSTEM_PROMPT)
+    options = parser.parse_args(words)
+    paths = [task.path for task in load_tasks(options.folder)]
+    episodes = (render(episode_messages(path, options.system_prompt), tools=TOOLS) for path in paths)
+    size = train_tokenizer(chain(corpus(paths), episodes), options.vocab_size, options.out)
+    print(json.dumps({"tokenizer": str(options.out), "vocabulary": size}))
+
+
+def tasks_demonstrate(words: Sequence[str]) -> None:
+    """Play solutions through the agent loop into SFT trajectories."""
+    from sandbox.agent import SYSTEM_PROMPT, EpisodeLimits
+    from sandbox.backends import BACKENDS
+    from sandbox.demonstrate import demonstrate
+    from sandbox.task import load_tasks
+    from sandbox.transcript import ChatFormat
+    from t1_jax.config import build as build_config
+    from t1_jax.config import parse_overrides
+
+    parser = _parser("tasks demonstrate", tasks_demonstrate.__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--chat", type=Path, required=True, help="folder with tokenizer.json and chat_template.jinja")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--backend", choices=sorted(BACKENDS), default="bubblewrap")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=8)
+    parser.add_argument("--recovery-fraction", type=float, default=0.25)
+    parser.add_argument("--system-prompt", default=SYSTEM_PROMPT)
+    options, rest = parser.parse_known_args(words)
+    limits = {key.removeprefix("limits."): value for key, value in parse_overrides(rest)}
+    report = demonstrate(
+        load_tasks(options.folder),
+        ChatFormat.load(options.chat),
+        BACKENDS[options.backend],
+        options.out,
+        seed=options.seed,
+        recovery_fraction=options.recovery_fraction,
+        concurrency=options.jobs,
+        limits=build_config(EpisodeLimits, limits, "command line", "limits."),
+        system_prompt=options.system_prompt,
+    )
+    print(json.dumps({"kept": report.kept, "recoveries": report.recoveries, "tokens": report.tokens,
+                      "left_out": len(report.left_out)}))  # fmt: skip
+
+
+def init(options: argparse.Namespace, words: list[str]) -> None:
+    """Write a checkpoint with freshly drawn parameters."""
+    from t1_jax.checkpoint.manager import save_checkpoint
+    from t1_jax.model.config import ModelConfig
+    from t1_jax.train.loop import initial_params
+
+    parser = _parser("init", init.__doc__)
+    parser.add_argument("--model", type=Path, required=True, help="YAML of the model's shape")
+    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(words)
+    params, config, _ = initial_params(load_config(ModelConfig, options.model), None, options.seed)
+    save_checkpoint(options.out, params, config, tokenizer_dir=options.tokenizer)
+
+
+def score(options: argparse.Namespace, words: list[str]) -> None:
+    """Log-probabilities and experts of given token sequences."""
+    from t1_jax.tools.score import score as run
+
+    parser = _parser("score", score.__doc__)
+    parser.add_argument("--checkpoint", type=Path, required=True)
+    parser.add_argument("--input", type=Path, required=True, help="JSON lines")
+    parser.add_argument("--out", type=Path, required=True, help=".npz")
+    parser.add_argument("--replay", choices=("on", "off"), default="on")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"))
+    parser.add_argument("--router-logits", action="store_true")
+    run(**vars(parser.parse_args(words)))
+
+
+def mismatch(options: argparse.Namespace, words: list[str]) -> None:
+    """Engine against learner log-probs: re-tokenised, recorded tokens, recorded tokens and experts."""
+    from t1_jax.tools.mismatch import find_run
+    from t1_jax.tools.mismatch import mismatch as run
+
+    parser = _parser("mismatch", mismatch.__doc__)
+    parser.add_argument("--run", type=Path, help="a quick-start run folder")
+    parser.add_argument("--checkpoint", type=Path)
+    parser.add_argument("--trajectories", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--limit", type=int, help="at most so many trajectories")
+    options = parser.parse_args(words)
+    if (options.run is None) == (options.checkpoint is None or options.trajectories is None):
+        raise InputError("mismatch: expected either --run, or --checkpoint and --trajectories")
+    found = find_run(options.run) if options.run else (options.checkpoint, options.trajectories)
+    print(json.dumps(run(*found, options.out, limit=options.limit), indent=2))
+
+
+def report(options: argparse.Namespace, words: list[str]) -> None:
+    """Write a run folder's report.html."""
+    from t1_jax.observability.report import write_report
+
+    parser = _parser("report", report.__doc__)
+    parser.add_argument("--run", type=Path, required=True)
+    print(write_report(parser.parse_args(words).run))
+
+
+def quickstart(options: argparse.Namespace, overrides: list[str]) -> None:
+    """Tasks, demonstrations, SFT, RL, evaluation and report, on a CPU."""
+    from t1_jax.tools.quickstart import QuickstartConfig, run
+
+    config = load_config(QuickstartConfig, options.config or ROOT / "configs" / "quickstart.yaml", overrides)
+    summary = run(config)
+    print(json.dumps({stage: scores["mean_reward"] for stage, scores in summary["scores"].items()
+                      if "mean_reward" in scores} | {"rl_minus_sft": summary["scores"]["rl_minus_sft"]}))  # fmt: skip
+
+
+# Commands that take --config and dotted overrides, and those that read their own options.
+CONFIGURED: dict[str, Run] = {"sft": sft, "rl": rl, "serve": serve, "rollout": rollout, "eval": evaluate,
+                              "quickstart": quickstart}  # fmt: skip
+PLAIN: dict[str, Run] = {"tasks": tasks, "init": init, "score": score, "mismatch": mismatch, "report": report}
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line and exit code 2, like every other bad input."""
+
+    def error(self, message: str) -> Any:
+        raise InputError(f"{self.prog}: {message}")
+
+
+def _parser(name: str, description: str | None) -> _Parser:
+    return _Parser(prog=f"launch.py {name}", description=description, allow_abbrev=False)
+
+
+def dispatch(words: list[str]) -> int:
+    """Run one command line; returns its exit code. Raises InputError."""
+    every = {**CONFIGURED, **PLAIN}
+    if not words or words[0] in ("-h", "--help"):
+        print(__doc__)
+        for name, run in every.items():
+            print(f"  {name:12s} {(run.__doc__ or '').splitlines()[0]}")
+        return 0
+    if words[0] not in every:
+        raise InputError(f"launch.py: unknown command {words[0]!r}, expected one of {', '.join(every)}")
+    run, rest = every[words[0]], words[1:]
+    options = argparse.Namespace()
+    if words[0] in CONFIGURED:
+        parser = _parser(words[0], f"{run.__doc__} Fields of the config are options: --section.field value.")
+        parser.add_argument("--config", type=Path, help="YAML file")
+        options, rest = parser.parse_known_args(rest)
+    return run(options, rest) or 0
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        code = dispatch(sys.argv[1:])
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = 2
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from here", file=sys.stderr)
+        code = 130
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
