@@ -64,7 +64,7 @@ async def run_all(coroutines: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
 
 
 def load_actions(path: str | Path) -> list[ToolCall]:
-    """Read a file of tool calls, a line each: {"tool": name, "arguments": {...}}.
+    """Read a file of tool calls, a line each: {"tool": name, "arguments": {...}}; "text" may say something before it.
 
     Raises InputError that names the line.
     """
@@ -87,9 +87,10 @@ def load_actions(path: str | Path) -> list[ToolCall]:
         ):
             raise InputError(f'{where}: expected {{"tool": name, "arguments": {{...}}}}')
         try:
-            calls.append(check_call(entry["tool"], entry.get("arguments", {})))
+            call = check_call(entry["tool"], entry.get("arguments", {}))
         except ToolCallError as error:
             raise InputError(f"{where}: {error}") from error
+        calls.append(replace(call, text=str(entry.get("text", ""))))
     return calls
 
 
@@ -225,7 +226,7 @@ async def _demonstrate_task(
         at = rng.choice(candidates)
         slip = mistake(calls[at].arguments["command"], rng)
         if slip is not None:
-            wrong = ToolCall(name="terminal", arguments={"command": slip})
+            wrong = replace(calls[at], arguments={"command": slip})
             trajectory = await play([*calls[:at], wrong, *calls[at:]], "recovery")
             failed = len(trajectory.turns) > at and trajectory.turns[at].exit_code not in (0, None)
             if failed and trajectory.reward == 1.0:

@@ -35,13 +35,21 @@ class Requirement:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Step:
+    """One terminal call of a solution, and what an agent says before it: the requirement that it meets."""
+
+    command: str
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Instance:
-    """One task as data. `files` maps paths under /app to contents; `steps` are the solution's commands."""
+    """One task as data. `files` maps paths under /app to contents; `steps` are the solution's calls."""
 
     instruction: str
     files: dict[str, str | bytes]
     checks: tuple[Check, ...]
-    steps: tuple[str, ...]
+    steps: tuple[Step, ...]
     difficulty: int
 
 
@@ -55,20 +63,40 @@ class Family:
     generate: Callable[[Random], Instance] = field(repr=False)
 
 
+_POOLS = 6  # of files, and as many of parameters
+_POOL_SIZE = 5
+
+
 class Names:
-    """Hands out the words of one instance, none twice, so that no two things of a task are confused."""
+    """Hands out the words of one instance, none twice, so that no two things of a task are confused.
+
+    Files, other parameters and contents have words of their own, and the n-th file (or parameter) of an instance comes
+    from the n-th of several small pools: a small model can tell what a word is for by the word, as people can tell a
+    host name from a user name.
+    """
 
     def __init__(self, rng: Random) -> None:
-        self._words = rng.sample(WORDS, len(WORDS))
+        size = _POOL_SIZE
+        parts = [rng.sample(WORDS[i : i + size], size) for i in range(0, 2 * _POOLS * size, size)]
+        self._files, self._words = parts[:_POOLS], parts[_POOLS:]
+        self._contents = rng.sample(WORDS[2 * _POOLS * size :], len(WORDS) - 2 * _POOLS * size)
+        self._drawn = [0, 0]
+
+    def _next(self, kind: int, pools: list[list[str]]) -> str:
+        self._drawn[kind] += 1
+        return pools[(self._drawn[kind] - 1) % _POOLS].pop()
 
     def word(self) -> str:
-        return self._words.pop()
-
-    def take(self, count: int) -> list[str]:
-        return [self.word() for _ in range(count)]
+        """A parameter: a directory, a word to write or to look for."""
+        return self._next(1, self._words)
 
     def file(self, extension: str = "txt") -> str:
-        return f"{self.word()}.{extension}"
+        """A file name."""
+        return f"{self._next(0, self._files)}.{extension}"
+
+    def take(self, count: int) -> list[str]:
+        """Words of contents."""
+        return [self._contents.pop() for _ in range(count)]
 
     def lines(self, count: int) -> str:
         """Text of `count` one-word lines."""
@@ -79,14 +107,14 @@ def check(name: str, *asserts: str) -> Check:
     return Check(name=name.replace(".", "_"), asserts=asserts)
 
 
+def numbered(parts: Sequence[str]) -> list[str]:
+    """`(1) a`, `(2) b`, ...: what an agent can name when it says which of them it does next."""
+    return [f"({number}) {part}" for number, part in enumerate(parts, 1)]
+
+
 def listing(parts: Sequence[str], last: str = "and") -> str:
     """`a, b, and c`."""
     return f"{', '.join(parts[:-1])}, {last} {parts[-1]}"
-
-
-def grouped(rng: Random, commands: Sequence[str]) -> tuple[str, ...]:
-    """The commands as terminal calls: mostly one a call, in three tasks of ten all in one call."""
-    return ("\n".join(commands),) if rng.random() < 0.3 else tuple(commands)
 
 
 def assemble(
@@ -104,13 +132,15 @@ def assemble(
     A phrasing is a format string with {items} (the requirements, listed) and the names in `fields`. With
     `look`, that command comes first as a call of its own, since the later commands depend on what it shows.
     """
-    instruction = rng.choice(phrasings).format(items=listing([r.text for r in requirements]), **fields)
-    commands = [r.command for r in requirements]
-    steps = grouped(rng, commands) if look is None else (look, *grouped(rng, commands))
+    items = numbered([r.text for r in requirements])
+    instruction = rng.choice(phrasings).format(items=listing(items), **fields)
+    steps = [Step(command=r.command) for r in requirements]
+    if look is not None:
+        steps.insert(0, Step(command=look))
     return Instance(
         instruction=instruction,
         files=files,
         checks=tuple(r.check for r in requirements),
-        steps=steps,
+        steps=tuple(steps),
         difficulty=difficulty,
     )

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from sandbox.factory.base import Check, Family, Instance, Names, check
+from sandbox.factory.base import Check, Family, Instance, Names, Step, check
 
 PHRASINGS = (
     "Some text files in /app contain the word {word}. Find out which, and delete those files. All the "
@@ -28,7 +28,7 @@ def generate(rng: Random) -> Instance:
         instruction=rng.choice(PHRASINGS).format(word=word),
         files=files,
         checks=tuple(checks),
-        steps=(f"grep -l {word} ./*", "rm " + " ".join(f"./{file}" for file in doomed)),
+        steps=(Step(command=f"grep -l {word} ./*"), Step(command="rm " + " ".join(f"./{file}" for file in doomed))),
         difficulty=3,
     )
 

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from sandbox.factory.base import Family, Instance, Names, check
+from sandbox.factory.base import Family, Instance, Names, Step, check
 
 PHRASINGS = (
     "Some text files in /app contain the word {word}. Find out which, make the directory {directory}, "
@@ -35,7 +35,7 @@ def generate(rng: Random) -> Instance:
         instruction=rng.choice(PHRASINGS).format(word=word, directory=directory),
         files=files,
         checks=tuple(checks),
-        steps=(f"grep -l {word} ./*", f"mkdir {directory} && mv {listed} {directory}"),
+        steps=(Step(command=f"grep -l {word} ./*"), Step(command=f"mkdir {directory} && mv {listed} {directory}")),
         difficulty=4,
     )
 
