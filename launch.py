@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The one command line of t1-jax: parses, loads a config, dispatches. `launch.py COMMAND --help` tells a command's options.
+"""The one command line of t1-jax: parses, loads a config, dispatches.
+
+`launch.py COMMAND --help` tells a command's options.
 
 Exits with 0 on success, 2 on bad input (one line on stderr names it), 130 when interrupted.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -15,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.errors import InputError
-from t1_jax.config import load_config
+from t1_jax.config import load_config, require_writable
 
 ROOT = Path(__file__).resolve().parent
 Run = Callable[[argparse.Namespace, list[str]], int | None]
@@ -25,14 +28,18 @@ def sft(options: argparse.Namespace, overrides: list[str]) -> int:
     """Supervised fine-tuning on demonstrations."""
     from t1_jax.train.sft import SFTConfig, run
 
-    return 0 if run(load_config(SFTConfig, options.config, overrides))["finished"] else 130
+    config = load_config(SFTConfig, options.config, overrides)
+    require_writable(config.out)
+    return 0 if run(config)["finished"] else 130
 
 
 def rl(options: argparse.Namespace, overrides: list[str]) -> int:
     """Reinforcement learning against a running engine and rollout service."""
     from t1_jax.train.rl import RLConfig, run
 
-    return 0 if run(load_config(RLConfig, options.config, overrides))["finished"] else 130
+    config = load_config(RLConfig, options.config, overrides)
+    require_writable(config.out)
+    return 0 if run(config)["finished"] else 130
 
 
 def serve(options: argparse.Namespace, overrides: list[str]) -> None:
@@ -60,7 +67,10 @@ def evaluate(options: argparse.Namespace, overrides: list[str]) -> None:
         compare(overrides[1:])
         return
     renamed = {"--engine": "--engine_url"}
-    result = run(load_config(EvalConfig, options.config, [renamed.get(word, word) for word in overrides]))
+    config = load_config(EvalConfig, options.config, [renamed.get(word, word) for word in overrides])
+    for path in filter(None, (config.out, config.trajectories_out)):
+        require_writable(path)
+    result = run(config)
     print(json.dumps({key: result[key] for key in ("mean_reward", "mean_reward_ci95", "solved", "errors")}))
 
 
@@ -75,6 +85,7 @@ def compare(words: Sequence[str]) -> None:
     options = parser.parse_args(words)
     result = run(options.first, options.second)
     if options.out:
+        require_writable(options.out)
         options.out.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result, indent=2))
 
@@ -88,7 +99,9 @@ def tasks(options: argparse.Namespace, words: list[str]) -> int | None:
         "demonstrate": tasks_demonstrate,
     }
     if not words or words[0] not in commands:
-        raise InputError(f"tasks: {words[0] if words else 'nothing'!r}, expected one of {', '.join(commands)}")
+        raise InputError(
+            f"tasks: {words[0] if words else 'nothing'!r}, expected one of {', '.join(commands)}"
+        )
     return commands[words[0]](words[1:])
 
 
@@ -103,6 +116,7 @@ def tasks_build(words: Sequence[str]) -> None:
     parser.add_argument("--families", type=lambda text: text.split(","), help="comma-separated; default: all")
     parser.add_argument("--held-out", action="store_true", help="of the families that are never trained on")
     options = parser.parse_args(words)
+    require_writable(options.out / "task")
     build(options.out, options.count, options.seed, options.families, options.held_out)
 
 
@@ -117,6 +131,7 @@ def tasks_check(words: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, help="JSON lines, one a task")
     parser.add_argument("--remove-failed", action="store_true", help="delete the folders of tasks that fail")
     options = parser.parse_args(words)
+    require_writable(options.out)
     summary = check_tasks(
         options.folder, options.backend, options.jobs, options.out, remove_failed=options.remove_failed
     )
@@ -138,6 +153,7 @@ def tasks_tokenizer(words: Sequence[str]) -> None:
     parser.add_argument("--vocab-size", type=int, default=2048)
     parser.add_argument("--system-prompt", default=SYSTEM_PROMPT)
     options = parser.parse_args(words)
+    require_writable(options.out)
     paths = [task.path for task in load_tasks(options.folder)]
     episodes = (render(episode_messages(path, options.system_prompt), tools=TOOLS) for path in paths)
     size = train_tokenizer(chain(corpus(paths), episodes), options.vocab_size, options.out)
@@ -156,7 +172,9 @@ def tasks_demonstrate(words: Sequence[str]) -> None:
 
     parser = _parser("tasks demonstrate", tasks_demonstrate.__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--chat", type=Path, required=True, help="folder with tokenizer.json and chat_template.jinja")
+    parser.add_argument(
+        "--chat", type=Path, required=True, help="folder with tokenizer.json and chat_template.jinja"
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--backend", choices=sorted(BACKENDS), default="bubblewrap")
     parser.add_argument("--seed", type=int, default=0)
@@ -164,6 +182,7 @@ def tasks_demonstrate(words: Sequence[str]) -> None:
     parser.add_argument("--recovery-fraction", type=float, default=0.25)
     parser.add_argument("--system-prompt", default=SYSTEM_PROMPT)
     options, rest = parser.parse_known_args(words)
+    require_writable(options.out)
     limits = {key.removeprefix("limits."): value for key, value in parse_overrides(rest)}
     report = demonstrate(
         load_tasks(options.folder),
@@ -192,6 +211,7 @@ def init(options: argparse.Namespace, words: list[str]) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(words)
+    require_writable(options.out)
     params, config, _ = initial_params(load_config(ModelConfig, options.model), None, options.seed)
     save_checkpoint(options.out, params, config, tokenizer_dir=options.tokenizer)
 
@@ -207,7 +227,9 @@ def score(options: argparse.Namespace, words: list[str]) -> None:
     parser.add_argument("--replay", choices=("on", "off"), default="on")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"))
     parser.add_argument("--router-logits", action="store_true")
-    run(**vars(parser.parse_args(words)))
+    options = parser.parse_args(words)
+    require_writable(options.out)
+    run(**vars(options))
 
 
 def mismatch(options: argparse.Namespace, words: list[str]) -> None:
@@ -224,6 +246,7 @@ def mismatch(options: argparse.Namespace, words: list[str]) -> None:
     options = parser.parse_args(words)
     if (options.run is None) == (options.checkpoint is None or options.trajectories is None):
         raise InputError("mismatch: expected either --run, or --checkpoint and --trajectories")
+    require_writable(options.out)
     found = find_run(options.run) if options.run else (options.checkpoint, options.trajectories)
     print(json.dumps(run(*found, options.out, limit=options.limit), indent=2))
 
@@ -243,8 +266,9 @@ def quickstart(options: argparse.Namespace, overrides: list[str]) -> None:
 
     config = load_config(QuickstartConfig, options.config or ROOT / "configs" / "quickstart.yaml", overrides)
     summary = run(config)
-    print(json.dumps({stage: scores["mean_reward"] for stage, scores in summary["scores"].items()
-                      if "mean_reward" in scores} | {"rl_minus_sft": summary["scores"]["rl_minus_sft"]}))  # fmt: skip
+    scores = summary["scores"]
+    means = {stage: values["mean_reward"] for stage, values in scores.items() if "mean_reward" in values}
+    print(json.dumps(means | {"rl_minus_sft": scores["rl_minus_sft"]}))
 
 
 # Commands that take --config and dotted overrides, and those that read their own options.
@@ -285,6 +309,8 @@ def dispatch(words: list[str]) -> int:
 
 def main() -> None:
     """Run the command line and exit."""
+    # transformers notes at import that there is no PyTorch, which would be the first thing that a user reads.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     try:
         code = dispatch(sys.argv[1:])
     except InputError as error:

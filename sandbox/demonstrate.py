@@ -64,7 +64,7 @@ async def run_all(coroutines: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
 
 
 def load_actions(path: str | Path) -> list[ToolCall]:
-    """Read a file of tool calls, a line each: {"tool": name, "arguments": {...}}; "text" may say something before it.
+    """Read a file of tool calls, a line each: {"tool": name, "arguments": {...}}; "text" is said before it.
 
     Raises InputError that names the line.
     """

@@ -2,4 +2,7 @@
 
 
 class InputError(Exception):
-    """Bad input, told in one line: what, where, and what was expected. The command line prints it and exits with 2."""
+    """Bad input, told in one line: what, where, and what was expected.
+
+    The command line prints it and exits with 2.
+    """

@@ -25,7 +25,6 @@ from typing import Any, TypeVar
 from sandbox.errors import InputError
 
 STATES = ("queued", "running", "done", "leased", "delivered", "cancelled", "failed")
-TERMINAL_STATES = ("delivered", "cancelled", "failed")
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rollouts (

@@ -98,7 +98,8 @@ def read_recipe(environment: Path) -> Recipe:
     dockerfile = environment / "Dockerfile"
     if not dockerfile.is_file():
         return Recipe()
-    workdir, env, copies, unsupported, stages = "/", {}, [], "", 0
+    env: dict[str, str] = {}
+    workdir, copies, unsupported, stages = "/", [], "", 0
     text = re.sub(r"\\[ \t]*\n", " ", dockerfile.read_text())
     for line in text.splitlines():
         line = line.strip()

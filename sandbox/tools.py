@@ -55,7 +55,7 @@ class ToolCallError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCall:
-    """A checked call: a known tool, with arguments of the right types. `text` is said before it, in scripts."""
+    """A checked call: a known tool, with arguments of the right types. Scripts say `text` first."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)

@@ -1,12 +1,13 @@
 """Strict configuration: frozen dataclasses filled from YAML and dotted command-line overrides.
 
-An unknown key, a missing value or a wrong type is an `InputError` that names the path of the field, where it was given
-and what was expected. There are no aliases and no silent conversions: what is written is what runs.
+An unknown key, a missing value or a wrong type is an `InputError` that names the path of the field, where it
+was given and what was expected. There are no aliases and no silent conversions: what is written is what runs.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ class _Loader(yaml.SafeLoader):
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for key in keys:
             if keys.count(key) > 1:
-                raise InputError(f"{node.start_mark.name}: key {key!r} is given twice")
+                raise InputError(f"config {node.start_mark.name}: key {key!r} is given twice")
         return super().construct_mapping(node, deep)
 
 
@@ -47,13 +48,15 @@ def load_config(cls: type[Config], path: str | Path | None = None, overrides: Se
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """Read a YAML mapping. Raises InputError when the file is missing, is not YAML or holds something else."""
+    """Read a YAML mapping. Raises InputError when it is missing, is not YAML or holds something else."""
     try:
         text = Path(path).read_text()
     except OSError as error:
         raise InputError(f"config {path}: {error.strerror}") from error
     try:
-        values = yaml.load(text, _Loader)
+        loader = _Loader(text)
+        loader.name = str(path)  # what errors call it
+        values = loader.get_single_data()
     except yaml.YAMLError as error:
         raise InputError(f"config {path}: not valid YAML ({' '.join(str(error).split())})") from error
     if not isinstance(values, dict | None):
@@ -109,11 +112,11 @@ def build(cls: type[Config], values: Mapping[str, Any], source: str, path: str =
 
 def _convert(kind: Any, value: Any, source: str, path: str) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         if isinstance(value, str):  # a section may be given as the file that holds it
-            return build(kind, read_yaml(value), value)  # type: ignore[type-var]
+            return build(kind, read_yaml(value), value)
         if isinstance(value, Mapping):
-            return build(kind, value, source, f"{path}.")  # type: ignore[type-var]
+            return build(kind, value, source, f"{path}.")
     elif origin in (typing.Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
@@ -132,7 +135,8 @@ def _convert(kind: Any, value: Any, source: str, path: str) -> Any:
             kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
             if len(kinds) == len(value):
                 return tuple(
-                    _convert(k, v, source, f"{path}[{i}]") for i, (k, v) in enumerate(zip(kinds, value, strict=True))
+                    _convert(k, v, source, f"{path}[{i}]")
+                    for i, (k, v) in enumerate(zip(kinds, value, strict=True))
                 )
     elif origin is dict:
         if isinstance(value, Mapping):
@@ -168,7 +172,9 @@ def _describe(kind: Any) -> str:
         return "a list of " + ", ".join(_describe(a) for a in arguments if a is not Ellipsis)
     if dataclasses.is_dataclass(kind):
         return "a section or a YAML file"
-    return {int: "an integer", float: "a number", str: "text", bool: "true or false", Path: "a path"}.get(kind, str(kind))
+    return {int: "an integer", float: "a number", str: "text", bool: "true or false", Path: "a path"}.get(
+        kind, str(kind)
+    )
 
 
 def to_dict(config: Any) -> Any:
@@ -182,8 +188,21 @@ def to_dict(config: Any) -> Any:
     return str(config) if isinstance(config, Path) else config
 
 
+def require_writable(path: str | Path) -> None:
+    """Find out before the work, not after it, that `path` could not be written; writes nothing itself.
+
+    Raises InputError when the nearest folder above `path` that exists is not a folder or takes no files.
+    """
+    path = Path(path).absolute()
+    above = next(parent for parent in path.parents if parent.exists())
+    if not above.is_dir():
+        raise InputError(f"cannot write {path}: {above} is not a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write {path}: no permission to write in {above}")
+
+
 def save_config(config: Any, path: str | Path) -> None:
-    """Write the resolved config as YAML, creating its folder. Raises InputError when the place is not writable."""
+    """Write the resolved config as YAML, creating its folder. Raises InputError when it cannot."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(yaml.safe_dump(to_dict(config), sort_keys=False))

@@ -1,7 +1,7 @@
 """The device mesh and the rules that place every array on it. Axes of size one stay, so specs never change.
 
-replica: copies of the parameters, each with its share of the batch; fsdp: parameters split, gathered when used;
-expert: experts split; context: the sequence split; tensor: heads and expert width split.
+replica: copies of the parameters, each with its share of the batch; fsdp: parameters split, gathered when
+used; expert: experts split; context: the sequence split; tensor: heads and expert width split.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ from sandbox.errors import InputError
 AXES = ("replica", "fsdp", "expert", "context", "tensor")
 
 # Logical axis of a parameter -> mesh axis. What is not named here is never split.
-RULES = {"embed": "fsdp", "vocab": "tensor", "heads": "tensor", "kv_heads": "tensor", "mlp": "tensor", "expert": "expert"}
+RULES = {
+    "embed": "fsdp",
+    "vocab": "tensor",
+    "heads": "tensor",
+    "kv_heads": "tensor",
+    "mlp": "tensor",
+    "expert": "expert",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +41,12 @@ class MeshConfig:
 
 
 def make_mesh(config: MeshConfig | None = None, devices: list[Any] | None = None) -> Mesh:
-    """Lay the devices out on the five axes. Raises InputError when the sizes do not multiply to the device count."""
+    """Lay the devices out on the five axes. Raises InputError when the sizes do not fit."""
     devices = jax.devices() if devices is None else devices
     sizes = [getattr(config or MeshConfig(), axis) for axis in AXES]
     if sizes.count(-1) > 1:
         raise InputError("mesh: at most one axis may be -1")
-    if -1 in sizes:
+    if -1 in sizes and 0 not in sizes:
         sizes[sizes.index(-1)] = max(1, len(devices) // abs(math.prod(sizes)))
     if math.prod(sizes) != len(devices) or min(sizes) < 1:
         shape = " x ".join(f"{axis} {size}" for axis, size in zip(AXES, sizes, strict=True))

@@ -30,11 +30,11 @@ from pathlib import Path
 from sandbox.backends.base import SandboxError, Status, TerminalResult
 from sandbox.terminal import Capture, encode_keys
 
-COMMAND_FD, REPORT_FD = 8, 9
 ROWS, COLUMNS = 40, 160
 _OBITUARY = re.compile(r"bash: line \d+: +\d+ .*T1_SHELL=.*\n?")  # PID 1 on the shell's end by a signal
 
-# PID 1. Job control on: the shell gets a process group and the terminal, which comes back when it dies.
+# PID 1. Descriptor 8 brings commands, 9 takes reports. Job control on: the shell gets a process group and the
+# terminal, which comes back when it dies.
 INIT = r"""
 exec 0</dev/console 1>/dev/console 2>&1 8<&$T1_COMMANDS 9>&$T1_REPORTS {T1_COMMANDS}<&- {T1_REPORTS}>&-
 trap : INT QUIT TERM HUP TSTP USR1
@@ -404,11 +404,11 @@ async def wait_process(process: subprocess.Popen) -> int:
     """The exit code of `process` (negative: a signal)."""
     if process.poll() is None:
         loop = asyncio.get_running_loop()
-        ended = loop.create_future()
+        ended = asyncio.Event()
         descriptor = os.pidfd_open(process.pid)
-        loop.add_reader(descriptor, lambda: ended.done() or ended.set_result(None))
+        loop.add_reader(descriptor, ended.set)
         try:
-            await ended
+            await ended.wait()
         finally:
             loop.remove_reader(descriptor)
             os.close(descriptor)

@@ -70,9 +70,9 @@ _POOL_SIZE = 5
 class Names:
     """Hands out the words of one instance, none twice, so that no two things of a task are confused.
 
-    Files, other parameters and contents have words of their own, and the n-th file (or parameter) of an instance comes
-    from the n-th of several small pools: a small model can tell what a word is for by the word, as people can tell a
-    host name from a user name.
+    Files, other parameters and contents have words of their own, and the n-th file (or parameter) of an
+    instance comes from the n-th of several small pools: a small model can tell what a word is for by the
+    word, as people can tell a host name from a user name.
     """
 
     def __init__(self, rng: Random) -> None:

@@ -113,13 +113,13 @@ def render(
       tools: OpenAI function schemas; one line each in the system turn, optional parameters marked by "?".
       add_generation_prompt: open the assistant turn at the end.
     """
-    rendered, _ = render_jinja_template(
+    rendered = render_jinja_template(
         conversations=[messages],
-        tools=tools,
+        tools=None if tools is None else list(tools),
         chat_template=CHAT_TEMPLATE.read_text(),
         add_generation_prompt=add_generation_prompt,
     )
-    return rendered[0]
+    return rendered[0][0]  # of (texts, generation spans)
 
 
 def _without_control_tokens(texts: Iterable[str]) -> Iterator[str]:

@@ -20,7 +20,11 @@ def attention(
     batch, length, heads, dim = q.shape
     kv_heads, group = k.shape[2], heads // k.shape[2]
     # One batch dimension and one matrix each: the form that every backend runs as plain matrix products.
-    q = q.reshape(batch, length, kv_heads, group, dim).transpose(0, 2, 3, 1, 4).reshape(-1, group * length, dim)
+    q = (
+        q.reshape(batch, length, kv_heads, group, dim)
+        .transpose(0, 2, 3, 1, 4)
+        .reshape(-1, group * length, dim)
+    )
     k, v = (x.transpose(0, 2, 1, 3).reshape(batch * kv_heads, -1, dim) for x in (k, v))
     scores = jnp.einsum("bid,bjd->bij", q, k, preferred_element_type=jnp.float32) * dim**-0.5
     weights = _softmax(scores.reshape(batch, heads, length, -1), mask).astype(v.dtype)
@@ -43,7 +47,11 @@ def cached_attention(
     batch, length, heads, dim = q.shape
     kv_heads, group, capacity = k.shape[1], heads // k.shape[1], k.shape[3]
     dtype, q = q.dtype, q.astype(k.dtype)
-    q = q.reshape(batch, length, kv_heads, group, dim).transpose(0, 2, 3, 1, 4).reshape(-1, group * length, dim)
+    q = (
+        q.reshape(batch, length, kv_heads, group, dim)
+        .transpose(0, 2, 3, 1, 4)
+        .reshape(-1, group * length, dim)
+    )
     k, v = k.reshape(-1, dim, capacity), v.reshape(-1, capacity, dim)
     scores = jnp.einsum("bid,bdj->bij", q, k, preferred_element_type=jnp.float32) * dim**-0.5
     weights = _softmax(scores.reshape(batch, heads, length, capacity), mask).astype(dtype).astype(v.dtype)

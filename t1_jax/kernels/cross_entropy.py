@@ -15,9 +15,10 @@ def token_logprobs(
     *,
     chunk: int = 1024,
 ) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
-    """Log-probability of each target and entropy (nats) of each distribution softmax(hidden @ head / temperature).
+    """Log-probability of each target and entropy (nats) of softmax(hidden @ head / temperature).
 
-    Logits are float32 whatever the dtype of the operands. Each chunk's logits are recomputed in the backward pass.
+    Logits are float32 whatever the dtype of the operands. Each chunk's logits are recomputed in the backward
+    pass.
     """
     count = hidden.shape[0]
     chunk = min(chunk, count)

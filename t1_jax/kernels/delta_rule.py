@@ -1,8 +1,11 @@
-"""The gated delta rule (Gated DeltaNet, arXiv 2412.06464): one step, a plain scan, and the chunked form that trains.
+"""The gated delta rule (arXiv 2412.06464): a step, a plain scan, and the chunked form that trains.
 
-Per head, with state S [Dk, Dv] in float32:  S <- exp(g_t) S;  d = beta_t (v_t - S^T k_t);  S <- S + k_t d^T;  o_t = S^T q_t.
-Documents in a packed row are told apart by segment ids: the state starts from zero at every change of segment.
-A token with g = 0 and beta = 0 leaves the state as it is: that is how padding is written.
+Per head, with state S [Dk, Dv] in float32:
+
+    S <- exp(g_t) S;  d = beta_t (v_t - S^T k_t);  S <- S + k_t d^T;  o_t = S^T q_t
+
+Documents in a packed row are told apart by segment ids: the state starts from zero at every change of
+segment. A token with g = 0 and beta = 0 leaves the state as it is: that is how padding is written.
 """
 
 from __future__ import annotations
@@ -63,16 +66,20 @@ def unit_lower_inverse(a: Float[Array, "... C C"]) -> Float[Array, "... C C"]:
     """(I + A)^-1 for strictly lower triangular A; C is at most 8, or 8 times a power of two.
 
     Blocks of 8 by the (finite) Neumann product (I - A)(I + A^2)(I + A^4), then pairs of blocks merged:
-    inv [[P, 0], [R, Q]] = [[P', 0], [-Q' R P', Q']]. As stable as forward substitution, since powers never exceed 7,
-    and only matrix products: a library's triangular solve is slower by tens on a CPU and has deadlocked there.
+    inv [[P, 0], [R, Q]] = [[P', 0], [-Q' R P', Q']]. As stable as forward substitution, since powers never
+    exceed 7, and only matrix products: a library's triangular solve is slower by tens on a CPU and has
+    deadlocked there.
     """
     size = a.shape[-1]
     block = min(8, size)
     flat = a.reshape(-1, size, size)
 
     def on_diagonal(row: int, column: int, width: int, stride: int) -> jax.Array:
-        """The blocks at (row, column) of each `stride`-wide diagonal block, [batch * size / stride, width, width]."""
-        parts = [flat[:, i + row : i + row + width, i + column : i + column + width] for i in range(0, size, stride)]
+        """Blocks at (row, column) of each `stride`-wide diagonal block, [batch * size / stride, w, w]."""
+        parts = [
+            flat[:, i + row : i + row + width, i + column : i + column + width]
+            for i in range(0, size, stride)
+        ]
         return jnp.stack(parts, axis=1).reshape(-1, width, width)
 
     part = on_diagonal(0, 0, block, block)
@@ -115,11 +122,11 @@ def delta_rule_chunked(
     *,
     chunk: int = 32,
 ) -> tuple[Float[Array, "B T H Dv"], State]:
-    """The same function in chunks: inside a chunk by matrix products and one triangular solve, between chunks by a scan.
+    """The same function in chunks: matrix products and one triangular inverse inside, a scan between them.
 
-    With G the running sum of g in the chunk, D_ij = exp(G_i - G_j) for j <= i in one segment, A = strict lower part of
-    (beta k) k^T * D, the updates d of the chunk solve (I + A) d = beta v - (beta k exp(G)) S. Differences of G are
-    masked BEFORE exp: masking after it gives inf * 0 in the gradient.
+    With G the running sum of g in the chunk, D_ij = exp(G_i - G_j) for j <= i in one segment, A = strict
+    lower part of (beta k) k^T * D, the updates d of the chunk solve (I + A) d = beta v - (beta k exp(G)) S.
+    Differences of G are masked BEFORE exp: masking after it gives inf * 0 in the gradient.
     """
     length = q.shape[1]
     chunk = min(chunk, 1 << max(3, (length - 1).bit_length()))

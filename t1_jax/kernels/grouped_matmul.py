@@ -1,8 +1,8 @@
 """Matrix products of row groups with one matrix each: the arithmetic of a mixture of experts.
 
-Rows arrive ordered by group, each group padded to a multiple of `block` rows (`group_layout` makes such an order). On a
-CPU, `jax.lax.ragged_dot` lowers to one masked product per expert (measured: 20 times the work at 16 experts), so the
-blocked form is the fast one there: one product per block with that block's matrix.
+Rows arrive ordered by group, each group padded to a multiple of `block` rows (`group_layout` makes such an
+order). On a CPU, `jax.lax.ragged_dot` lowers to one masked product per expert (measured: 20 times the work at
+16 experts), so the blocked form is the fast one there: one product per block with that block's matrix.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Implementation = Literal["auto", "blocked", "ragged", "reference"]
 class GroupLayout(NamedTuple):
     """Where each of R assignments goes among S slots ordered by expert, groups padded to whole blocks.
 
-    `slot_of_row` int32 [R]; `row_of_slot` int32 [S], R (one past the end) on padding; `group_sizes` int32 [E], padded
-    sizes, each a multiple of the block.
+    `slot_of_row` int32 [R]; `row_of_slot` int32 [S], R (one past the end) on padding; `group_sizes` int32
+    [E], padded sizes, each a multiple of the block.
     """
 
     slot_of_row: jax.Array
@@ -29,17 +29,18 @@ class GroupLayout(NamedTuple):
 
 
 def block_size(rows: int, num_groups: int) -> int:
-    """Rows a block: the mean group, as a power of two in [8, 128], so that padding at most doubles small batches."""
+    """Rows a block: the mean group as a power of two in [8, 128]; padding at most doubles small batches."""
     mean = max(1, rows // num_groups)
     return min(128, max(8, 1 << (mean - 1).bit_length()))
 
 
 def group_layout(groups: Int[Array, " R"], num_groups: int, block: int) -> GroupLayout:
-    """Order R rows by group with every group padded to a multiple of `block`. S = (R // block + num_groups) * block."""
+    """Order R rows by group, each padded to a multiple of `block`. S = (R // block + num_groups) * block."""
     rows = groups.shape[0]
     slots = (rows // block + num_groups) * block
     one_hot = (groups[:, None] == jnp.arange(num_groups)[None]).astype(jnp.int32)
-    running = jnp.cumsum(one_hot, axis=0)  # a counting sort: stable, and cheaper than argsort on every backend
+    # A counting sort: stable, and cheaper than argsort on every backend.
+    running = jnp.cumsum(one_hot, axis=0)
     rank = jnp.take_along_axis(running, groups[:, None], axis=1)[:, 0] - 1
     sizes = -(-running[-1] // block) * block
     starts = jnp.cumsum(sizes) - sizes
@@ -56,7 +57,9 @@ def grouped_matmul(
     block: int,
     implementation: Implementation = "auto",
 ) -> Float[Array, "S F"]:
-    """Multiply each row by its group's matrix, accumulating in float32; rows past the last group give anything finite.
+    """Multiply each row by its group's matrix, accumulating in float32.
+
+    Rows past the last group give anything finite.
 
     `group_sizes` must be multiples of `block` (see `group_layout`); S a multiple of `block`.
     """

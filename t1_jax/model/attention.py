@@ -1,4 +1,4 @@
-"""Gated softmax attention of Qwen3.5: norms on queries and keys, partial rotary positions, a sigmoid gate on the output."""
+"""Gated softmax attention of Qwen3.5: query and key norms, partial rotary positions, a gate on the output."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from t1_jax.model.config import ModelConfig
 from t1_jax.model.norm import rms_norm
 
 
-def rotate(x: Float[Array, "B T H D"], positions: Int[Array, "B T"], config: ModelConfig) -> Float[Array, "B T H D"]:
-    """Rotary position embedding on the first `rotary_dim` dimensions, halves paired (NeoX style), angles in float32."""
+def rotate(
+    x: Float[Array, "B T H D"], positions: Int[Array, "B T"], config: ModelConfig
+) -> Float[Array, "B T H D"]:
+    """Rotary positions on the first `rotary_dim` dimensions, halves paired (NeoX), angles in float32."""
     half = config.rotary_dim // 2
     frequencies = config.rope_theta ** (-jnp.arange(half, dtype=jnp.float32) / half)
     angles = positions[..., None, None].astype(jnp.float32) * frequencies
@@ -34,14 +36,17 @@ def gated_attention(
     cache: tuple[jax.Array, jax.Array] | None = None,
     write_at: Int[Array, "B T"] | None = None,
 ) -> tuple[Float[Array, "B T D"], tuple[jax.Array, jax.Array] | None]:
-    """Attention over the row itself (S = T), or over a cache of S positions into which the row's keys and values go first.
+    """Attention over the row itself (S = T), or a cache of S places that takes its keys and values first.
 
-    The cache holds keys [B, kv heads, head_dim, S] and values [B, kv heads, S, head_dim]. `write_at` gives each token's place in the cache; a place past its end is dropped, which is how padding is skipped.
+    The cache holds keys [B, kv heads, head_dim, S] and values [B, kv heads, S, head_dim]. `write_at` gives
+    each token's place in the cache; a place past its end is dropped, which is how padding is skipped.
     """
     batch, length, _ = x.shape
     dim, eps = config.head_dim, config.rms_norm_eps
     # Queries and their output gates are interleaved per head in the fused projection.
-    q, gate = jnp.split((x @ params["q"]).reshape(batch, length, config.num_attention_heads, 2 * dim), 2, axis=-1)
+    q, gate = jnp.split(
+        (x @ params["q"]).reshape(batch, length, config.num_attention_heads, 2 * dim), 2, axis=-1
+    )
     k = (x @ params["k"]).reshape(batch, length, config.num_key_value_heads, dim)
     v = (x @ params["v"]).reshape(batch, length, config.num_key_value_heads, dim)
     q = rotate(rms_norm(q, params["q_norm"], eps), positions, config)

@@ -16,8 +16,8 @@ MODEL_TYPE = "qwen3_5_moe_text"
 class ModelConfig:
     """Every number that decides a parameter's shape or the forward pass.
 
-    Layers come in periods of `full_attention_interval`: Gated DeltaNet layers, then one gated-attention layer. Every
-    layer's feed-forward part is a mixture of experts with one shared expert.
+    Layers come in periods of `full_attention_interval`: Gated DeltaNet layers, then one gated-attention
+    layer. Every layer's feed-forward part is a mixture of experts with one shared expert.
     """
 
     vocab_size: int
@@ -69,7 +69,8 @@ class ModelConfig:
         )
         require(
             self.num_experts_per_tok <= self.num_experts <= 65536,
-            f"num_experts {self.num_experts} must be at least num_experts_per_tok {self.num_experts_per_tok} and at most 65536",
+            f"num_experts is {self.num_experts}, expected num_experts_per_tok, "
+            f"{self.num_experts_per_tok} to 65536",
         )
         require(self.rotary_dim % 2 == 0, f"rotary dimension {self.rotary_dim} is odd")
 
@@ -114,7 +115,8 @@ class ModelConfig:
             **values,
             "rope_parameters": rope,
             "layer_types": [
-                "full_attention" if (i + 1) % interval == 0 else "linear_attention" for i in range(self.num_hidden_layers)
+                "full_attention" if (i + 1) % interval == 0 else "linear_attention"
+                for i in range(self.num_hidden_layers)
             ],
             "hidden_act": "silu",
             "attention_bias": False,
@@ -122,13 +124,15 @@ class ModelConfig:
 
     @classmethod
     def from_hf(cls, values: dict[str, Any], source: str = "config.json") -> ModelConfig:
-        """Read a config.json of ours or of the hub (multimodal ones by their text part). Raises InputError."""
+        """Read a config.json of ours or of the hub (multimodal: its text part). Raises InputError."""
         text = values.get("text_config", values)
         if text.get("model_type") not in (MODEL_TYPE, "qwen3_5_moe"):
             raise InputError(f"{source}: model_type is {text.get('model_type')!r}, expected {MODEL_TYPE!r}")
         rope = text.get("rope_parameters") or {}
         known = {field.name for field in fields(cls)}
-        kept = {name: value for name, value in {**rope, **text}.items() if name in known and value is not None}
+        kept = {
+            name: value for name, value in {**rope, **text}.items() if name in known and value is not None
+        }
         kept.setdefault("dtype", text.get("torch_dtype") or "bfloat16")
         missing = [f.name for f in fields(cls) if f.name not in kept and f.default is f.default_factory]
         if missing:

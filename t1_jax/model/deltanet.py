@@ -1,4 +1,4 @@
-"""The Gated DeltaNet layer: a short causal convolution, the gated delta rule, and a gated norm on the way out."""
+"""The Gated DeltaNet layer: a short causal convolution, the gated delta rule, a gated norm."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def causal_conv(
     history: Float[Array, "B W-1 C"],
     segment_ids: Int[Array, "B T"],
 ) -> Float[Array, "B T C"]:
-    """Depthwise convolution over the last W tokens, then SiLU; float32 inside. weight[:, W-1] meets the current token.
+    """Depthwise convolution over the last W tokens, then SiLU; float32 inside.
 
-    `history` holds the W-1 inputs before the row and belongs to the segment of its first token. A tap that would reach
-    into another segment reads zero.
+    weight[:, W-1] meets the current token. `history` holds the W-1 inputs before the row and belongs to the
+    segment of its first token. A tap that would reach into another segment reads zero.
     """
     taps, length = weight.shape[1], x.shape[1]
     padded = jnp.concatenate([history.astype(x.dtype), x], axis=1).astype(jnp.float32)
@@ -30,7 +30,9 @@ def causal_conv(
     out = jnp.zeros(x.shape, jnp.float32)
     for tap in range(taps):
         inside = segments[:, tap : tap + length] == segment_ids
-        out += jnp.where(inside[..., None], padded[:, tap : tap + length], 0.0) * weight[:, tap].astype(jnp.float32)
+        out += jnp.where(inside[..., None], padded[:, tap : tap + length], 0.0) * weight[:, tap].astype(
+            jnp.float32
+        )
     return jax.nn.silu(out).astype(x.dtype)
 
 
@@ -42,9 +44,10 @@ def gated_deltanet(
     token_mask: Bool[Array, "B T"],
     cache: tuple[jax.Array, jax.Array] | None = None,
 ) -> tuple[Float[Array, "B T D"], tuple[jax.Array, jax.Array]]:
-    """Mix a row of tokens. `cache` is (last W-1 conv inputs [B, W-1, C], state float32 [B, Hv, Dk, Dv]); None means zeros.
+    """Mix a row of tokens.
 
-    Masked tokens (padding, on the right) change neither the state nor the convolution's history.
+    `cache` is (last W-1 conv inputs [B, W-1, C], state float32 [B, Hv, Dk, Dv]); None means zeros. Masked
+    tokens (padding, on the right) change neither the state nor the convolution's history.
     """
     batch, length, _ = x.shape
     key_heads, value_heads = config.linear_num_key_heads, config.linear_num_value_heads

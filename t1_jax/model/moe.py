@@ -1,4 +1,4 @@
-"""Experts: SwiGLU MLPs chosen per token, beside one shared expert. They take ids and weights, and know no replay."""
+"""Experts: SwiGLU MLPs chosen per token, beside one shared expert. They know no replay."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def routed_experts_mlp(
     selected_experts: Int[Array, "T K"],
     combine_weights: Float[Array, "T K"],
 ) -> Float[Array, "T D"]:
-    """Sum over a token's K experts of weight * down(silu(gate x) * up x). Dropless: every assignment is computed."""
+    """Sum over a token's K experts of weight * down(silu(gate x) * up x). No token is dropped."""
     tokens, experts_per_token = selected_experts.shape
     num_experts = gate_up.shape[0]
     block = block_size(tokens * experts_per_token, num_experts)

@@ -1,8 +1,10 @@
 """One description of every parameter: shape, storage type, logical axes and initialiser.
 
-Initialisation, restore, sharding, compile-only plans and the Hugging Face name map all derive from `abstract(config)`.
-Legend: V vocabulary, D hidden, P periods, I layers a period, J = I - 1 DeltaNet layers a period, E experts,
-F expert width, S shared expert width.
+Initialisation, restore, sharding, compile-only plans and the Hugging Face name map derive from
+`abstract(config)`.
+
+Legend: V vocabulary, D hidden, P periods, I layers a period, J = I - 1 DeltaNet layers a
+period, E experts, F expert width, S shared expert width.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 
 from t1_jax.model.config import ModelConfig
 
-Init = Literal["normal", "residual", "zeros", "ones", "qkv", "conv", "log_uniform", "time_step"]
+Init = Literal["normal", "residual", "zeros", "ones", "conv", "log_uniform", "time_step"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,9 @@ def abstract(config: ModelConfig) -> Params:
     query_dim, kv_dim = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
     value_dim = c.linear_num_value_heads * c.linear_value_head_dim
 
-    def stack(depth: tuple[int, ...], shape: tuple[int, ...], axes: tuple[str | None, ...], **kw: Any) -> ParamSpec:
+    def stack(
+        depth: tuple[int, ...], shape: tuple[int, ...], axes: tuple[str | None, ...], **kw: Any
+    ) -> ParamSpec:
         return ParamSpec(shape=depth + shape, axes=("layers",) * len(depth) + axes, **kw)
 
     def linear(*args: Any, **kw: Any) -> ParamSpec:
@@ -60,7 +64,7 @@ def abstract(config: ModelConfig) -> Params:
         "embed": ParamSpec(shape=(c.vocab_size, hidden), axes=("vocab", "embed")),
         "final_norm": ParamSpec(shape=(hidden,), axes=(None,), init="zeros"),
         "linear": {
-            "qkv": linear((hidden, c.conv_dim), ("embed", "heads"), init="qkv"),
+            "qkv": linear((hidden, c.conv_dim), ("embed", "heads")),
             "z": linear((hidden, value_dim), ("embed", "heads")),
             "a": linear((hidden, heads), ("embed", None)),
             "b": linear((hidden, heads), ("embed", None)),
@@ -82,10 +86,16 @@ def abstract(config: ModelConfig) -> Params:
             "input_norm": every((hidden,), (None,), init="zeros"),
             "post_norm": every((hidden,), (None,), init="zeros"),
             "router": every((hidden, c.num_experts), ("embed", None)),
-            "gate_up": every((c.num_experts, hidden, 2 * c.moe_intermediate_size), ("expert", "embed", "mlp")),
-            "down": every((c.num_experts, c.moe_intermediate_size, hidden), ("expert", "mlp", "embed"), init="residual"),
+            "gate_up": every(
+                (c.num_experts, hidden, 2 * c.moe_intermediate_size), ("expert", "embed", "mlp")
+            ),
+            "down": every(
+                (c.num_experts, c.moe_intermediate_size, hidden), ("expert", "mlp", "embed"), init="residual"
+            ),
             "shared_gate_up": every((hidden, 2 * c.shared_expert_intermediate_size), ("embed", "mlp")),
-            "shared_down": every((c.shared_expert_intermediate_size, hidden), ("mlp", "embed"), init="residual"),
+            "shared_down": every(
+                (c.shared_expert_intermediate_size, hidden), ("mlp", "embed"), init="residual"
+            ),
             "shared_gate": every((hidden, 1), ("embed", None)),
         },
     }
@@ -101,26 +111,23 @@ def is_spec(leaf: Any) -> bool:
 
 def shapes(config: ModelConfig, dtype: Any = jnp.float32) -> Params:
     """The tree as `jax.ShapeDtypeStruct` leaves."""
-    return jax.tree.map(lambda spec: jax.ShapeDtypeStruct(spec.shape, dtype), abstract(config), is_leaf=is_spec)
+    return jax.tree.map(
+        lambda spec: jax.ShapeDtypeStruct(spec.shape, dtype), abstract(config), is_leaf=is_spec
+    )
 
 
 def init_params(config: ModelConfig, key: jax.Array) -> Params:
     """Draw float32 master parameters. Matrices are normal with `initializer_range`, norms start at identity.
 
-    What writes into the residual stream is smaller by sqrt(2 layers) (GPT-2), so that a token is still there when its
-    layers have spoken. A DeltaNet layer starts able to recall: keys are projected as queries are, and the convolution
-    passes the current token to queries and values and the one before to keys, so that a token reads what followed it
-    the last time (the shift of H3, arXiv 2212.14052). From random taps, small models need millions of tokens to find
-    this; measured here, none did in half a million.
+    What writes into the residual stream is smaller by sqrt(2 layers) (GPT-2), so that a token is still there
+    when its layers have spoken.
 
-    A = exp(A_log) is uniform in [0.01, 16]: drawn in float32, because a draw in bfloat16 can be exactly zero and
-    leaves a head that never learns. dt_bias makes softplus(dt_bias) log-uniform in [0.001, 0.1] (Mamba-2, arXiv
-    2405.21060), so that heads start with memories of one to thousands of tokens; from a bias of one, as transformers
-    fills it in, most heads forget everything within a token and have to learn to remember first.
+    A = exp(A_log) is uniform in [0.01, 16]: drawn in float32, because a draw in bfloat16 can be exactly zero
+    and leaves a head that never learns. dt_bias makes softplus(dt_bias) log-uniform in [0.001, 0.1] (Mamba-2,
+    arXiv 2405.21060), so that heads start with memories of one to thousands of tokens; from a bias of one, as
+    transformers fills it in, most heads forget everything within a token and have to learn to remember first.
     """
     specs, structure = jax.tree.flatten(abstract(config), is_leaf=is_spec)
-
-    key_dim = config.linear_num_key_heads * config.linear_key_head_dim
 
     def draw(spec: ParamSpec, key: jax.Array) -> jax.Array:
         if spec.init == "zeros":
@@ -130,22 +137,38 @@ def init_params(config: ModelConfig, key: jax.Array) -> Params:
         if spec.init == "log_uniform":
             return jnp.log(jax.random.uniform(key, spec.shape, jnp.float32, 0.01, 16.0))
         if spec.init == "conv":
-            noise = jax.random.uniform(key, spec.shape, jnp.float32, -0.1, 0.1)
-            taps = spec.shape[-1]
-            reads = jnp.where((jnp.arange(config.conv_dim) // key_dim) == 1, taps - 2, taps - 1)
-            return noise + jax.nn.one_hot(reads, taps)
+            return jax.random.uniform(key, spec.shape, jnp.float32, -0.1, 0.1)
         if spec.init == "time_step":
             step = jnp.exp(jax.random.uniform(key, spec.shape, jnp.float32, jnp.log(0.001), jnp.log(0.1)))
             return step + jnp.log(-jnp.expm1(-step))  # the inverse of softplus
         drawn = config.initializer_range * jax.random.normal(key, spec.shape, jnp.float32)
         if spec.init == "residual":
             return drawn * (2 * config.num_hidden_layers) ** -0.5
-        if spec.init == "qkv":
-            return drawn.at[..., key_dim : 2 * key_dim].set(drawn[..., :key_dim])
         return drawn
 
     keys = jax.random.split(key, len(specs))
-    return jax.tree.unflatten(structure, [draw(spec, key) for spec, key in zip(specs, keys, strict=True)])
+    drawn = jax.tree.unflatten(structure, [draw(spec, key) for spec, key in zip(specs, keys, strict=True)])
+    return _able_to_recall(drawn, config)
+
+
+def _able_to_recall(params: Params, config: ModelConfig) -> Params:
+    """Make fresh mixers able to look back, which small models otherwise need millions of tokens to find.
+
+    DeltaNet: keys are projected as queries are, and the convolutions pass the current token to queries and
+    values and the one before to keys, so that a token reads what followed it the last time (the shift of H3,
+    arXiv 2212.14052). Attention: the output projection is the transpose of the value projection, so that a
+    head writes the token that it looks at; where to look is learned.
+    """
+    linear, full = params["linear"], params["full"]
+    key_dim = config.linear_num_key_heads * config.linear_key_head_dim
+    qkv = linear["qkv"].at[..., key_dim : 2 * key_dim].set(linear["qkv"][..., :key_dim])
+    taps = config.linear_conv_kernel_dim
+    is_key = jnp.arange(config.conv_dim) // key_dim == 1
+    conv = linear["conv"] + jax.nn.one_hot(jnp.where(is_key, taps - 2, taps - 1), taps)
+    values = full["v"].reshape(*full["v"].shape[:-1], config.num_key_value_heads, config.head_dim)
+    group = config.num_attention_heads // config.num_key_value_heads
+    output = jnp.moveaxis(jnp.repeat(values, group, axis=-2), 1, -1).reshape(full["o"].shape)
+    return {**params, "linear": {**linear, "qkv": qkv, "conv": conv}, "full": {**full, "o": output}}
 
 
 def cast_params(params: Params, config: ModelConfig) -> Params:

@@ -1,4 +1,4 @@
-"""The router: which experts a token goes to, and with what weight. The only place where routing replay enters."""
+"""The router: which experts a token goes to, with what weight. The only place where replay enters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from jaxtyping import Array, Float, Int
 
 
 class Routing(NamedTuple):
-    """`selected_experts` int32 [..., K], `combine_weights` float32 [..., K] summing to 1, `router_logits` float32 [..., E]."""
+    """`selected_experts` int32 [..., K], `combine_weights` float32 [..., K] that sum to 1, and
+    `router_logits` float32 [..., E].
+    """
 
     selected_experts: jax.Array
     combine_weights: jax.Array
@@ -25,10 +27,10 @@ def route(
 ) -> Routing:
     """Select experts and weigh them: softmax over all experts, the top k, renormalised to sum to one.
 
-    With `routed_experts` (the record of an earlier forward) only the selection is replaced. The weights are the CURRENT
-    softmax gathered at the recorded ids, so that gradient reaches the router of every recorded expert, also of one
-    that the live top k would leave out (routing replay, arXiv 2510.11370). A row that starts with -1 was not recorded
-    and routes live.
+    With `routed_experts` (the record of an earlier forward) only the selection is replaced. The weights are
+    the CURRENT softmax gathered at the recorded ids, so that gradient reaches the router of every recorded
+    expert, also of one that the live top k would leave out (routing replay, arXiv 2510.11370). A row that
+    starts with -1 was not recorded and routes live.
     """
     logits = jnp.dot(x, router, preferred_element_type=jnp.float32)
     probabilities = jax.nn.softmax(logits, axis=-1)

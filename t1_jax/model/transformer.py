@@ -5,13 +5,16 @@
                              the mixer is Gated DeltaNet, in a period's last layer gated attention
     hidden = norm(h);  logits = hidden @ lm_head
 
-One forward serves training (packed rows, told apart by segment ids), prefill and decode (a cache). Routing comes out as
-a record and can go back in as an input. Legend: B rows, T tokens, D hidden, L layers, K experts a token, E experts,
-V vocabulary, P periods, S cache length.
+One forward serves training (packed rows, told apart by segment ids), prefill and decode (a cache). Routing
+comes out as a record and can go back in as an input.
+
+Legend: B rows, T tokens, D hidden, L layers, K experts
+a token, E experts, V vocabulary, P periods, S cache length.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -30,8 +33,20 @@ from t1_jax.model.norm import rms_norm
 from t1_jax.model.parameters import Params, abstract, cast_params, init_params
 from t1_jax.model.router import Routing, route
 
-__all__ = ["Cache", "Output", "RematPolicy", "Transformer", "abstract", "cast_params", "forward", "init_cache",
-           "init_params", "logits", "token_logprobs", "token_statistics"]  # fmt: skip
+__all__ = [
+    "Cache",
+    "Output",
+    "RematPolicy",
+    "Transformer",
+    "abstract",
+    "cast_params",
+    "forward",
+    "init_cache",
+    "init_params",
+    "logits",
+    "token_logprobs",
+    "token_statistics",
+]
 
 RematPolicy = Literal["none", "full", "dots"]
 
@@ -54,8 +69,10 @@ class Cache:
 
 
 class Output(NamedTuple):
-    """`hidden` [B, T, D] after the final norm; `routed_experts` int32 [B, T, L, K], the selection that was used, in
-    descending weight when live; `router_logits` float32 [B, T, L, E]; `cache`, advanced, when one was given."""
+    """`hidden` [B, T, D] after the final norm; `routed_experts` int32 [B, T, L, K], the selection that was
+    used, in descending weight when live; `router_logits` float32 [B, T, L, E]; `cache`, advanced, when one
+    was given.
+    """
 
     hidden: jax.Array
     routed_experts: jax.Array
@@ -67,8 +84,8 @@ def init_cache(config: ModelConfig, batch: int, max_length: int) -> Cache:
     """An empty cache for `batch` rows of at most `max_length` tokens each."""
     periods, linear = config.num_periods, config.full_attention_interval - 1
     kv_heads, dim = config.num_key_value_heads, config.head_dim
-    # XLA's CPU backend rewrites a bfloat16 buffer as float32 and back around every update of it. The values are the
-    # rounded ones either way.
+    # XLA's CPU backend rewrites a bfloat16 buffer as float32 and back around every update of it. The values
+    # are the rounded ones either way.
     dtype = jnp.float32 if jax.default_backend() == "cpu" else config.dtype
     conv = (periods, linear, batch, config.linear_conv_kernel_dim - 1, config.conv_dim)
     heads = (config.linear_num_value_heads, config.linear_key_head_dim, config.linear_value_head_dim)
@@ -95,12 +112,13 @@ def forward(
 ) -> Output:
     """Run the model.
 
-    Without a cache a row holds documents: `segment_ids` 1..n, 0 on padding; `positions` restart with each document.
-    With a cache a row continues one document: `token_mask` marks its valid tokens, which come first, and positions
-    follow from the cache. `routed_experts` replays a recorded selection; a row of -1 routes live.
+    Without a cache a row holds documents: `segment_ids` 1..n, 0 on padding; `positions` restart with each
+    document. With a cache a row continues one document: `token_mask` marks its valid tokens, which come
+    first, and positions follow from the cache. `routed_experts` replays a recorded selection; a row of -1
+    routes live.
     """
     params = cast_params(params, config)
-    batch, length = tokens.shape
+    length = tokens.shape[1]
     write_at = None
     if cache is None:
         if segment_ids is None:
@@ -119,7 +137,7 @@ def forward(
         write_at = jnp.where(token_mask, positions, capacity)
         mask = jnp.arange(capacity) <= positions[..., None]
 
-    layer = partial(_period, config, positions, mask, write_at, segment_ids, token_mask)
+    layer: Callable[..., Any] = partial(_period, config, positions, mask, write_at, segment_ids, token_mask)
     if remat_policy != "none":
         policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable if remat_policy == "dots" else None
         layer = jax.checkpoint(layer, policy=policy)
@@ -137,7 +155,9 @@ def forward(
         hidden = params["embed"][tokens]
     hidden, (selected, router_logits, caches) = jax.lax.scan(period, hidden, (stacked, replay, caches))
     if cache is not None and caches is not None:
-        cache = Cache(*caches, lengths=cache.lengths + jnp.sum(token_mask, axis=1, dtype=jnp.int32))
+        k, v, conv, state = caches
+        lengths = cache.lengths + jnp.sum(token_mask, axis=1, dtype=jnp.int32)
+        cache = Cache(k=k, v=v, conv=conv, state=state, lengths=lengths)
 
     def by_token(x: jax.Array) -> jax.Array:  # [P, I, B, T, *] -> [B, T, L, *]
         return jnp.moveaxis(x.reshape(-1, *x.shape[2:]), 0, 2)
@@ -202,7 +222,9 @@ def _feed_forward(
             x.reshape(flat.shape[0], -1) for x in (routing.selected_experts, routing.combine_weights)
         )
         out = routed_experts_mlp(flat, params["gate_up"], params["down"], selected, weights)
-        shared = shared_expert_mlp(normed, params["shared_gate_up"], params["shared_down"], params["shared_gate"])
+        shared = shared_expert_mlp(
+            normed, params["shared_gate_up"], params["shared_down"], params["shared_gate"]
+        )
     return hidden + out.reshape(hidden.shape) + shared, routing
 
 
@@ -225,7 +247,7 @@ def token_statistics(
     *,
     chunk: int = 1024,
 ) -> tuple[Float[Array, "B T"], Float[Array, "B T"]]:
-    """Log-probability of targets[b, t] after hidden[b, t], and the distribution's entropy in nats; both float32."""
+    """Log-probability of targets[b, t] after hidden[b, t], and the entropy there in nats; float32."""
     flat = hidden.reshape(-1, hidden.shape[-1])
     out = flat_token_logprobs(flat, _head(params, config), targets.reshape(-1), temperature, chunk=chunk)
     return out[0].reshape(targets.shape), out[1].reshape(targets.shape)
@@ -245,7 +267,7 @@ def token_logprobs(
 
 
 class Transformer(nnx.Module):
-    """The model as a Flax NNX module: parameters with their logical axes as metadata, for code that speaks NNX.
+    """The model as a Flax NNX module: parameters whose metadata are their logical axes.
 
     Steps and the engine work on the plain tree (`nnx.to_pure_dict(nnx.state(model, nnx.Param))["params"]`).
     """
@@ -256,7 +278,10 @@ class Transformer(nnx.Module):
         is_leaf = lambda x: not isinstance(x, dict)  # noqa: E731
         self.params = nnx.data(
             jax.tree.map(
-                lambda spec, leaf: nnx.Param(leaf, logical_axes=spec.axes), abstract(config), drawn, is_leaf=is_leaf
+                lambda spec, leaf: nnx.Param(leaf, logical_axes=spec.axes),
+                abstract(config),
+                drawn,
+                is_leaf=is_leaf,
             )
         )
 

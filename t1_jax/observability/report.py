@@ -205,8 +205,10 @@ def _lead(run: Run) -> str:
     text = ", ".join(clauses[stage].format(mean) for stage, mean in means.items()) + "."
     text = text[0].upper() + text[1:]
     text = text[0].upper() + text[1:] if not text.startswith("<") else text
-    k3 = {name: values.get("k3") for name, values in run.mismatch.items() if isinstance(values, Mapping)}
-    if k3.get("a") and k3.get("c") and k3["a"] > k3["c"]:
+    k3 = {
+        name: values.get("k3") or 0.0 for name, values in run.mismatch.items() if isinstance(values, Mapping)
+    }
+    if k3.get("a", 0.0) > k3.get("c", 0.0) > 0.0:
         text += (
             " Replaying tokens and experts exactly makes the learner’s mismatch with the engine "
             f"<b>{number(k3['a'] / k3['c'])} times</b> smaller."

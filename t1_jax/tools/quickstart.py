@@ -1,8 +1,8 @@
-"""The whole recipe at toy size on a CPU: tasks, demonstrations, SFT, RL with replay, evaluation, mismatch, report.
+"""The whole recipe at toy size on a CPU: tasks, demonstrations, SFT, RL with replay, evaluation, report.
 
-Every stage is a command of its own (`launch.py tasks build`, `sft`, `rl`, ...) run as a process, with its resolved
-config in the run folder: what the quick start does can be done by hand, a stage's memory is given back when it ends,
-and a finished stage is not run again.
+Every stage is a command of its own (`launch.py tasks build`, `sft`, `rl`, ...) run as a process, with its
+resolved config in the run folder: what the quick start does can be done by hand, a stage's memory is given
+back when it ends, and a finished stage is not run again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EVAL_SEED, _HELD_OUT_SEED = 1_000_003, 2_000_003
 
 @dataclass(frozen=True, kw_only=True)
 class QuickstartConfig:
-    """The quick start. Sections are configs of the commands of the same name, less the paths that are filled in."""
+    """The quick start. Sections configure the commands of their name, less the paths."""
 
     out: Path
     seed: int = 0
@@ -73,8 +73,8 @@ class StageFailed(Exception):
 def run(config: QuickstartConfig) -> dict[str, Any]:
     """Run what is not done yet of the recipe and return the summary.
 
-    Raises InputError for an output folder of another config, StageFailed when a stage fails, KeyboardInterrupt
-    when interrupted: the same call then goes on where it stopped.
+    Raises InputError for an output folder of another config, StageFailed when a stage fails,
+    KeyboardInterrupt when interrupted: the same call then goes on where it stopped.
     """
     return _Run(config).all()
 
@@ -104,7 +104,7 @@ class _Run:
             for name in wanted:
                 if found.get(name) != wanted[name]:
                     raise InputError(
-                        f"{self.out} holds a run with another {name}; expected the same config, or another --out"
+                        f"{self.out} holds a run of another {name}; expected the same config or another --out"
                     )
         else:
             save_config({**wanted}, path)
@@ -112,7 +112,7 @@ class _Run:
     # -- stages ------------------------------------------------------------------------------------
 
     def all(self) -> dict[str, Any]:
-        out, config = self.out, self.config
+        out = self.out
         self._stage("tasks", self._tasks, out / "tasks" / "checked.json")
         self._stage("tokenizer", self._tokenizer, out / "tokenizer" / "tokenizer.json")
         self._stage("demonstrations", self._demonstrations, out / "demonstrations.frames")
@@ -183,8 +183,9 @@ class _Run:
         limits = [word for key, value in self.config.limits.items() for word in (f"--limits.{key}", value)]
         self._launch(
             "tasks", "demonstrate", self.out / "tasks" / "train", "--chat", self.out / "tokenizer",
-            "--out", self.out / "demonstrations.frames", "--seed", self.config.seed, "--jobs", self.config.jobs,
-            "--recovery-fraction", self.config.recovery_fraction, "--backend", self.config.backend,
+            "--out", self.out / "demonstrations.frames", "--seed", self.config.seed,
+            "--jobs", self.config.jobs, "--backend", self.config.backend,
+            "--recovery-fraction", self.config.recovery_fraction,
             *self._prompt(), *limits,
         )  # fmt: skip
 
@@ -212,7 +213,8 @@ class _Run:
             "tasks": self.out / "tasks" / "evaluation", "agent": "model", "engine_url": engine,
             "checkpoint": checkpoint, "backend": self.config.backend, "seed": self.config.seed,
             "limits": self.config.limits, **self._system_prompt(), "record_routes": True,
-            "trajectories_out": folder / f"{stage}.frames", "out": folder / f"{stage}.json", **self.config.eval,
+            "trajectories_out": folder / f"{stage}.frames", "out": folder / f"{stage}.json",
+            **self.config.eval,
         })  # fmt: skip
         folder.mkdir(exist_ok=True)
         self._launch("eval", "--config", path)
@@ -227,8 +229,9 @@ class _Run:
         (self.out / "rl").mkdir(exist_ok=True)
         with self._server("rollout", "--config", service) as url:
             path = self._write("rl", {
-                "out": self.out / "rl", "checkpoint": self.out / "sft" / "checkpoint", "seed": self.config.seed,
-                "tasks": self.out / "tasks" / "train", "rollout_url": url, "engine_url": engine, **self.config.rl,
+                "out": self.out / "rl", "checkpoint": self.out / "sft" / "checkpoint",
+                "seed": self.config.seed, "tasks": self.out / "tasks" / "train",
+                "rollout_url": url, "engine_url": engine, **self.config.rl,
             })  # fmt: skip
             self._launch("rl", "--config", path)
 
@@ -239,7 +242,7 @@ class _Run:
         )  # fmt: skip
 
     def _summary(self) -> dict[str, Any]:
-        """DESIGN's summary: scores by stage, their paired difference, the mismatch and the time each stage took."""
+        """DESIGN's summary: scores by stage, their paired difference, mismatch and seconds by stage."""
         results = {stage: json.loads((self.out / "eval" / f"{stage}.json").read_text()) for stage in STAGES}
         self._launch(
             "eval", "compare", self.out / "eval" / "sft.json", self.out / "eval" / "rl.json",
@@ -250,8 +253,9 @@ class _Run:
         scores: dict[str, Any] = {
             stage: {
                 "mean_reward": result["mean_reward"], "ci95": result["mean_reward_ci95"],
-                "solved": result["solved"], "solved_ci95": result["solved_ci95"], "by_family": result["by_family"],
-                "rounds": result["rounds"], "format_error_rate": result["format_error_rate"],
+                "solved": result["solved"], "solved_ci95": result["solved_ci95"],
+                "by_family": result["by_family"], "rounds": result["rounds"],
+                "format_error_rate": result["format_error_rate"],
             }
             for stage, result in results.items()
         }  # fmt: skip
@@ -276,7 +280,7 @@ class _Run:
             yield url
 
     def _launch(self, *words: Any) -> None:
-        """Run a command to its end. An interrupt reaches it too, and is awaited: it stops cleanly by itself."""
+        """Run a command to its end. An interrupt reaches it too, and it is awaited."""
         process = subprocess.Popen(_command(words), env=self.environment)
         try:
             code = process.wait()
@@ -290,7 +294,7 @@ class _Run:
 
     @contextmanager
     def _server(self, *words: Any) -> Iterator[str]:
-        """Run a server beside the block; yields its URL once it listens. Its output goes to a log in the run folder.
+        """Run a server beside the block; yields its URL once it listens. Its output goes to a log.
 
         It gets a session of its own: an interrupt ends the client first, and the server when the block ends.
         """
@@ -350,4 +354,3 @@ def _write_json(path: Path, value: Any) -> None:
     temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(value, indent=2) + "\n")
     temporary.rename(path)
-

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -174,6 +175,7 @@ print("equal")
 def test_eight_devices_are_one():
     root = Path(__file__).parents[2]
     environment = {
+        **os.environ,
         "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": str(root),

@@ -28,7 +28,10 @@ def generate(rng: Random) -> Instance:
         instruction=rng.choice(PHRASINGS).format(word=word),
         files=files,
         checks=tuple(checks),
-        steps=(Step(command=f"grep -l {word} ./*"), Step(command="rm " + " ".join(f"./{file}" for file in doomed))),
+        steps=(
+            Step(command=f"grep -l {word} ./*"),
+            Step(command="rm " + " ".join(f"./{file}" for file in doomed)),
+        ),
         difficulty=3,
     )
 

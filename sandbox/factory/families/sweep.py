@@ -35,7 +35,10 @@ def generate(rng: Random) -> Instance:
         instruction=rng.choice(PHRASINGS).format(word=word, directory=directory),
         files=files,
         checks=tuple(checks),
-        steps=(Step(command=f"grep -l {word} ./*"), Step(command=f"mkdir {directory} && mv {listed} {directory}")),
+        steps=(
+            Step(command=f"grep -l {word} ./*"),
+            Step(command=f"mkdir {directory} && mv {listed} {directory}"),
+        ),
         difficulty=4,
     )
 

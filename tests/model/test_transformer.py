@@ -1,0 +1,190 @@
+"""Packed, padded, cached and replayed rows are all the same forward."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from t1_jax.model.config import ModelConfig
+from t1_jax.model.transformer import forward, init_cache, init_params, logits
+
+CONFIG = ModelConfig(
+    vocab_size=64,
+    hidden_size=32,
+    num_hidden_layers=4,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=16,
+    linear_num_key_heads=1,
+    linear_num_value_heads=2,
+    linear_key_head_dim=8,
+    linear_value_head_dim=8,
+    num_experts=8,
+    num_experts_per_tok=2,
+    moe_intermediate_size=16,
+    shared_expert_intermediate_size=16,
+    full_attention_interval=2,  # two periods: the outer scan too has something to get wrong
+    initializer_range=0.2,
+    dtype="float32",
+)
+LENGTHS = (5, 9, 13)
+ROW = 32
+PARAMS = jax.jit(partial(init_params, CONFIG))(jax.random.key(0))
+RNG = np.random.default_rng(0)
+DOCUMENTS = [RNG.integers(0, CONFIG.vocab_size, length) for length in LENGTHS]
+TOKENS = jnp.asarray(RNG.integers(0, CONFIG.vocab_size, (3, ROW)))
+
+
+@jax.jit
+def run(tokens, segment_ids=None, positions=None, routed_experts=None):
+    """Logits, and the experts that were used."""
+    out = forward(
+        PARAMS, CONFIG, tokens, segment_ids=segment_ids, positions=positions, routed_experts=routed_experts
+    )
+    return logits(PARAMS, CONFIG, out.hidden), out.routed_experts
+
+
+@partial(jax.jit, static_argnames="remat_policy")
+def loss_and_gradient(params, tokens, segment_ids, positions, weights, routed_experts=None, *, remat_policy):
+    """A weighed sum over the valid tokens' logits; each token has the same weights wherever it lies."""
+
+    def total(params):
+        out = forward(
+            params, CONFIG, tokens, segment_ids=segment_ids, positions=positions,
+            routed_experts=routed_experts, remat_policy=remat_policy,
+        )  # fmt: skip
+        return jnp.sum(jnp.sin(logits(params, CONFIG, out.hidden)) * weights[..., None])
+
+    return jax.value_and_grad(total)(params)
+
+
+def rows(plan):
+    """Rows of documents in a plan such as [[0, 1], [2]]: tokens, segment ids, positions; 3 rows always."""
+    tokens, segments, positions = (np.zeros((3, ROW), np.int32) for _ in range(3))
+    places = {}
+    for row, members in enumerate(plan):
+        at = 0
+        for number, member in enumerate(members, 1):
+            end = at + LENGTHS[member]
+            tokens[row, at:end], segments[row, at:end] = DOCUMENTS[member], number
+            positions[row, at:end] = np.arange(LENGTHS[member])
+            places[member], at = (row, slice(at, end)), end
+    return (tokens, segments, positions), places
+
+
+PACKED, ALONE = rows([[2, 0, 1]]), rows([[0], [1], [2]])
+
+
+def close(one, other):
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        assert np.linalg.norm(a - b) <= 1e-5 * (np.linalg.norm(b) + 1e-3)
+
+
+def test_packed_documents_are_standalone_ones():
+    (packed, experts), (alone, alone_experts) = run(*PACKED[0]), run(*ALONE[0])
+    for document in range(len(LENGTHS)):
+        here, there = PACKED[1][document], ALONE[1][document]
+        np.testing.assert_allclose(packed[here], alone[there], rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(experts[here], alone_experts[there])
+
+
+def test_gradient_of_packed_documents_is_that_of_standalone_ones():
+    results = []
+    for arrays, _ in (PACKED, ALONE):
+        valid = (arrays[1] > 0).astype(np.float32)
+        results.append(loss_and_gradient(PARAMS, *arrays, valid, remat_policy="none"))
+    close(*results)
+
+
+def test_a_documents_neighbours_and_padding_change_nothing():
+    (tokens, segments, positions), places = PACKED
+    other = np.where(segments == 2, tokens, (tokens + 7) % CONFIG.vocab_size)
+    before, after = run(tokens, segments, positions)[0], run(other, segments, positions)[0]
+    np.testing.assert_allclose(before[places[0]], after[places[0]], rtol=1e-5, atol=1e-5)
+    assert np.abs(before[places[2]] - after[places[2]]).max() > 0.1
+
+
+@pytest.mark.parametrize("length", [1, 6])
+def test_a_shorter_row_is_a_padded_one(length):
+    segments = jnp.broadcast_to(jnp.arange(ROW) < length, TOKENS.shape).astype(jnp.int32)
+    padded = run(TOKENS, segments)[0][:, :length]
+    np.testing.assert_allclose(run(TOKENS[:, :length])[0], padded, rtol=1e-5, atol=1e-5)
+
+
+@jax.jit
+def advance(cache, tokens, token_mask):
+    out = forward(PARAMS, CONFIG, tokens, cache=cache, token_mask=token_mask)
+    return logits(PARAMS, CONFIG, out.hidden), out.routed_experts, out.cache
+
+
+@pytest.mark.parametrize("splits", [(1, 5, 11), (12, 2, 8)])
+def test_prefill_and_decode_are_one_forward(splits):
+    expected, experts = run(TOKENS)
+    splits, count = jnp.asarray(splits), 16
+    mask = jnp.arange(12) < splits[:, None]
+    prefilled, routes, cache = advance(init_cache(CONFIG, 3, ROW), TOKENS[:, :12], mask)
+    for row, split in enumerate(splits.tolist()):
+        np.testing.assert_allclose(prefilled[row, :split], expected[row, :split], rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(routes[row, :split], experts[row, :split])
+    np.testing.assert_array_equal(cache.lengths, splits)
+    for step in range(count):
+        at = splits + step
+        tokens = jnp.take_along_axis(TOKENS, at[:, None], axis=1)
+        out, routes, cache = advance(cache, tokens, jnp.ones((3, 1), bool))
+        for row, place in enumerate(at.tolist()):
+            np.testing.assert_allclose(out[row, 0], expected[row, place], rtol=1e-4, atol=1e-5)
+            np.testing.assert_array_equal(routes[row, 0], experts[row, place])
+
+
+def test_padding_leaves_the_cache_as_it_is():
+    _, _, cache = advance(init_cache(CONFIG, 3, ROW), TOKENS[:, :12], jnp.ones((3, 12), bool))
+    _, _, after = advance(cache, TOKENS[:, :12], jnp.zeros((3, 12), bool))
+    jax.tree.map(np.testing.assert_array_equal, after, cache)
+
+
+def test_replay_of_ones_own_record_is_bit_identical():
+    live, experts = run(TOKENS)
+    replayed, used = run(TOKENS, None, None, experts)
+    np.testing.assert_array_equal(replayed, live)
+    np.testing.assert_array_equal(used, experts)
+
+
+@pytest.mark.parametrize("remat_policy", ["none", "full"])
+def test_gradient_under_replay_of_ones_own_record_is_the_live_one(remat_policy):
+    arrays = ALONE[0]
+    valid = (arrays[1] > 0).astype(np.float32)
+    _, experts = run(*arrays)
+    live = loss_and_gradient(PARAMS, *arrays, valid, remat_policy=remat_policy)
+    replayed = loss_and_gradient(PARAMS, *arrays, valid, experts, remat_policy=remat_policy)
+    assert live[0] == replayed[0]
+    close(live, replayed)
+
+
+def test_other_experts_change_the_output_in_every_layer():
+    live, experts = run(TOKENS)
+    for layer in range(CONFIG.num_moe_layers):
+        other = experts.at[:, :, layer].set((experts[:, :, layer] + 3) % CONFIG.num_experts)
+        changed, used = run(TOKENS, None, None, other)
+        np.testing.assert_array_equal(used, other)
+        assert np.abs(changed - live).max(-1).min() > 1e-4, f"layer {layer}"
+
+
+def test_rows_that_were_not_recorded_route_live():
+    live, experts = run(TOKENS)
+    nothing = jnp.full_like(experts, -1)
+    out, used = run(TOKENS, None, None, nothing)
+    np.testing.assert_array_equal(out, live)
+    np.testing.assert_array_equal(used, experts)
+    # The first half is recorded, and differently: what follows it routes live, on other hidden states.
+    half = ROW // 2
+    other = nothing.at[:, :half].set((experts[:, :half] + 3) % CONFIG.num_experts)
+    _, used = run(TOKENS, None, None, other)
+    np.testing.assert_array_equal(used[:, :half], other[:, :half])
+    assert (used[:, half:] >= 0).all()
+    # Even and odd tokens: the first layer's router sees what no expert has changed, but for its own mixer.
+    even = (jnp.arange(ROW) % 2 == 0)[None, :, None, None]
+    _, used = run(TOKENS, None, None, jnp.where(even, (experts + 3) % CONFIG.num_experts, -1))
+    np.testing.assert_array_equal(used[:, 1::2, 0], experts[:, 1::2, 0])
+    np.testing.assert_array_equal(used[:, ::2], (experts[:, ::2] + 3) % CONFIG.num_experts)
