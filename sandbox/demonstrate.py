@@ -64,7 +64,7 @@ async def run_all(coroutines: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
 
 
 def load_actions(path: str | Path) -> list[ToolCall]:
-    """Read a file of tool calls, a line each: {"tool": name, "arguments": {...}}; "text" is said before it.
+    """Read a file of tool calls, a line each: {"tool": name, "arguments": {...}}.
 
     Raises InputError that names the line.
     """
@@ -90,7 +90,7 @@ def load_actions(path: str | Path) -> list[ToolCall]:
             call = check_call(entry["tool"], entry.get("arguments", {}))
         except ToolCallError as error:
             raise InputError(f"{where}: {error}") from error
-        calls.append(replace(call, text=str(entry.get("text", ""))))
+        calls.append(call)
     return calls
 
 

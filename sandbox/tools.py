@@ -55,11 +55,10 @@ class ToolCallError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCall:
-    """A checked call: a known tool, with arguments of the right types. Scripts say `text` first."""
+    """A checked call: a known tool, with arguments of the right types."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
-    text: str = ""
 
 
 def check_call(name: str, arguments: dict[str, Any]) -> ToolCall:
@@ -149,7 +148,7 @@ def _parse_call(name: str, body: str) -> ToolCall:
 
 def format_tool_call(call: ToolCall) -> str:
     """Write a call as Qwen3.5's template does: the inverse of `parse_tool_calls`."""
-    lines = [*([call.text, ""] if call.text else []), "<tool_call>", f"<function={call.name}>"]
+    lines = ["<tool_call>", f"<function={call.name}>"]
     for key, value in call.arguments.items():
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         if isinstance(value, float) and value.is_integer():

@@ -35,21 +35,13 @@ class Requirement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
-    """One terminal call of a solution, and what an agent says before it: the requirement that it meets."""
-
-    command: str
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Instance:
-    """One task as data. `files` maps paths under /app to contents; `steps` are the solution's calls."""
+    """One task as data. `files` maps paths under /app to contents; `steps` are the solution's commands."""
 
     instruction: str
     files: dict[str, str | bytes]
     checks: tuple[Check, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[str, ...]
     difficulty: int
 
 
@@ -134,9 +126,9 @@ def assemble(
     """
     items = numbered([r.text for r in requirements])
     instruction = rng.choice(phrasings).format(items=listing(items), **fields)
-    steps = [Step(command=r.command) for r in requirements]
+    steps = [r.command for r in requirements]
     if look is not None:
-        steps.insert(0, Step(command=look))
+        steps.insert(0, look)
     return Instance(
         instruction=instruction,
         files=files,

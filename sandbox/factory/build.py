@@ -96,6 +96,4 @@ def _fresh(family: Family, seed: int, index: int, seen: set[str]) -> tuple[str, 
 
 def identity(instance: Instance) -> str:
     """What makes two instances the same task: instruction and solution, without case and spacing."""
-    return " ".join(
-        " ".join([instance.instruction, *(step.command for step in instance.steps)]).lower().split()
-    )
+    return " ".join(" ".join([instance.instruction, *instance.steps]).lower().split())

@@ -64,9 +64,7 @@ def episode_messages(task: Path, system_prompt: str) -> list[dict[str, Any]]:
     calls = [json.loads(line) for line in (task / "solution/steps.jsonl").read_text().splitlines()]
     for call in [*calls, {"tool": "finish", "arguments": {}}]:
         function = {"name": call["tool"], "arguments": call["arguments"]}
-        messages.append(
-            {"role": "assistant", "content": call.get("text", ""), "tool_calls": [{"function": function}]}
-        )
+        messages.append({"role": "assistant", "content": "", "tool_calls": [{"function": function}]})
         messages.append({"role": "tool", "content": "(no output)"})
     return messages[:-1]
 

@@ -6,7 +6,7 @@ import json
 from functools import cache
 from pathlib import Path
 
-from sandbox.factory.base import Family, Instance, Step
+from sandbox.factory.base import Family, Instance
 
 DOCKERFILE = "FROM debian:bookworm-slim\nWORKDIR /app\nCOPY files/ /app/\n"
 TEST_SH = "#!/bin/bash\nexec python3 -I -S /tests/run_tests.py\n"
@@ -117,18 +117,14 @@ allow_internet = false
 """
 
 
-def steps_jsonl(steps: tuple[Step, ...]) -> str:
-    """A line a call; "text" is what an agent says before it."""
-    lines = []
-    for step in steps:
-        said = {"text": step.note} if step.note else {}
-        lines.append(json.dumps({"tool": "terminal", "arguments": {"command": step.command}, **said}))
+def steps_jsonl(steps: tuple[str, ...]) -> str:
+    """A line a terminal call."""
+    lines = [json.dumps({"tool": "terminal", "arguments": {"command": command}}) for command in steps]
     return "\n".join(lines) + "\n"
 
 
 def folder_files(family: Family, instance: Instance, seed: int) -> dict[str, str | bytes]:
     """Every file of the task folder: path relative to the folder -> contents."""
-    commands = [step.command for step in instance.steps]
     files: dict[str, str | bytes] = {
         "task.toml": task_toml(family, instance, seed),
         "instruction.md": instance.instruction + "\n",
@@ -136,7 +132,7 @@ def folder_files(family: Family, instance: Instance, seed: int) -> dict[str, str
         "tests/test.sh": TEST_SH,
         "tests/run_tests.py": _runner(),
         "tests/test_outputs.py": test_outputs(instance),
-        "solution/solve.sh": "\n".join(["#!/bin/bash", "cd /app", *commands]) + "\n",
+        "solution/solve.sh": "\n".join(["#!/bin/bash", "cd /app", *instance.steps]) + "\n",
         "solution/steps.jsonl": steps_jsonl(instance.steps),
     }
     for path, content in instance.files.items():

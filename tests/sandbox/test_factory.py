@@ -37,7 +37,7 @@ def play(instance, commands, folder: Path) -> dict[str, bool]:
 
 
 def commands(instance) -> list[str]:
-    return [step.command for step in instance.steps]
+    return list(instance.steps)
 
 
 def passes(test) -> bool:

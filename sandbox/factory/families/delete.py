@@ -2,7 +2,7 @@
 
 from random import Random
 
-from sandbox.factory.base import Check, Family, Instance, Names, Step, check
+from sandbox.factory.base import Check, Family, Instance, Names, check
 
 PHRASINGS = (
     "Some text files in /app contain the word {word}. Find out which, and delete those files. All the "
@@ -29,8 +29,8 @@ def generate(rng: Random) -> Instance:
         files=files,
         checks=tuple(checks),
         steps=(
-            Step(command=f"grep -l {word} ./*"),
-            Step(command="rm " + " ".join(f"./{file}" for file in doomed)),
+            f"grep -l {word} ./*",
+            "rm " + " ".join(f"./{file}" for file in doomed),
         ),
         difficulty=3,
     )

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from sandbox.factory.base import Family, Instance, Names, Step, check
+from sandbox.factory.base import Family, Instance, Names, check
 
 PHRASINGS = (
     "Some text files in /app contain the word {word}. Find out which, make the directory {directory}, "
@@ -36,8 +36,8 @@ def generate(rng: Random) -> Instance:
         files=files,
         checks=tuple(checks),
         steps=(
-            Step(command=f"grep -l {word} ./*"),
-            Step(command=f"mkdir {directory} && mv {listed} {directory}"),
+            f"grep -l {word} ./*",
+            f"mkdir {directory} && mv {listed} {directory}",
         ),
         difficulty=4,
     )
