@@ -91,11 +91,12 @@ def compare(words: Sequence[str]) -> None:
 
 
 def tasks(options: argparse.Namespace, words: list[str]) -> int | None:
-    """Build, check and demonstrate tasks: `tasks build | check | tokenizer | demonstrate`."""
+    """Build, check and demonstrate tasks: `tasks build | check | tokenizer | notes | demonstrate`."""
     commands = {
         "build": tasks_build,
         "check": tasks_check,
         "tokenizer": tasks_tokenizer,
+        "notes": tasks_notes,
         "demonstrate": tasks_demonstrate,
     }
     if not words or words[0] not in commands:
@@ -158,6 +159,27 @@ def tasks_tokenizer(words: Sequence[str]) -> None:
     episodes = (render(episode_messages(path, options.system_prompt), tools=TOOLS) for path in paths)
     size = train_tokenizer(chain(corpus(paths), episodes), options.vocab_size, options.out)
     print(json.dumps({"tokenizer": str(options.out), "vocabulary": size}))
+
+
+def tasks_notes(words: Sequence[str]) -> None:
+    """Write short notes (what to do, the commands that do it) to pretrain a toy model on."""
+    from sandbox.factory.notes import notes, to_trajectory
+    from sandbox.trajectory import write_frames
+    from sandbox.transcript import ChatFormat
+
+    parser = _parser("tasks notes", tasks_notes.__doc__)
+    parser.add_argument("--chat", type=Path, required=True, help="folder with tokenizer.json")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--families", type=lambda text: text.split(","), help="comma-separated; default: all")
+    options = parser.parse_args(words)
+    require_writable(options.out)
+    chat = ChatFormat.load(options.chat)
+    drawn = notes(options.count, options.seed, options.families)
+    records = [to_trajectory(f"note-{index}", note, chat) for index, note in enumerate(drawn)]
+    options.out.write_bytes(write_frames(records))
+    print(json.dumps({"notes": len(records), "tokens": sum(len(record.tokens) for record in records)}))
 
 
 def tasks_demonstrate(words: Sequence[str]) -> None:

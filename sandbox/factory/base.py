@@ -36,13 +36,17 @@ class Requirement:
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """One task as data. `files` maps paths under /app to contents; `steps` are the solution's commands."""
+    """One task as data. `files` maps paths under /app to contents; `steps` are the solution's commands.
+
+    `requirements` are those that can be read apart from the instruction (see notes.py), often none.
+    """
 
     instruction: str
     files: dict[str, str | bytes]
     checks: tuple[Check, ...]
     steps: tuple[str, ...]
     difficulty: int
+    requirements: tuple[Requirement, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,4 +139,5 @@ def assemble(
         checks=tuple(r.check for r in requirements),
         steps=tuple(steps),
         difficulty=difficulty,
+        requirements=() if look or fields else tuple(requirements),
     )

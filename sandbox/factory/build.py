@@ -50,7 +50,7 @@ def build(
       InputError: an unknown family, a held-out family without `held_out` (or the reverse), a count below 1,
         or a family with too few distinct instances.
     """
-    chosen = _choose(families, held_out)
+    chosen = choose(families, held_out)
     if count < 1:
         raise InputError(f"tasks build: count is {count}, expected at least 1")
     paths: list[Path] = []
@@ -64,7 +64,8 @@ def build(
     return paths
 
 
-def _choose(families: Sequence[str] | None, held_out: bool) -> tuple[str, ...]:
+def choose(families: Sequence[str] | None, held_out: bool) -> tuple[str, ...]:
+    """The named families, or all of a kind. Raises InputError for names that are unknown or of the other kind."""
     allowed = HELD_OUT_FAMILIES if held_out else TRAINING_FAMILIES
     if families is None:
         return allowed

@@ -44,6 +44,7 @@ class QuickstartConfig:
     train_tasks: int = 640
     eval_tasks: int = 160
     held_out_tasks: int = 32
+    notes: int = 8000  # short documents that the base model is pretrained on
     families: tuple[str, ...] | None = None  # of training tasks; null: all but the held-out ones
     jobs: int = 8  # sandboxes at a time
     recovery_fraction: float = 0.25  # of the demonstrations recover from a mistake
@@ -52,12 +53,13 @@ class QuickstartConfig:
     system_prompt: str | None = None
     limits: dict[str, Any] = field(default_factory=dict)
     serve: dict[str, Any] = field(default_factory=dict)
+    pretrain: dict[str, Any] = field(default_factory=dict)
     sft: dict[str, Any] = field(default_factory=dict)
     rl: dict[str, Any] = field(default_factory=dict)
     eval: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("train_tasks", "eval_tasks", "held_out_tasks", "jobs", "mismatch_trajectories"):
+        for name in ("train_tasks", "eval_tasks", "held_out_tasks", "notes", "jobs", "mismatch_trajectories"):
             if getattr(self, name) < 1:
                 raise InputError(f"quickstart.{name} is {getattr(self, name)}, expected 1 or more")
 
@@ -194,11 +196,18 @@ class _Run:
         )  # fmt: skip
 
     def _base(self) -> None:
-        path = self._write("base", to_dict(self.config.model))
+        """Pretrain on notes, as short as they are many: what a base model has read before it learns to act."""
+        config, notes = self.config, self.out / "notes.frames"
+        families = ["--families", ",".join(config.families)] if config.families else []
         self._launch(
-            "init", "--model", path, "--tokenizer", self.out / "tokenizer", "--seed", self.config.seed,
-            "--out", self.out / "base" / "checkpoint",
+            "tasks", "notes", "--chat", self.out / "tokenizer", "--out", notes, "--count", config.notes,
+            "--seed", config.seed, *families,
         )  # fmt: skip
+        path = self._write("base", {
+            "out": self.out / "base", "data": [notes], "seed": config.seed, "model": to_dict(config.model),
+            "tokenizer": self.out / "tokenizer", "replay": False, **config.pretrain,
+        })  # fmt: skip
+        self._launch("sft", "--config", path)
 
     def _sft(self) -> None:
         path = self._write("sft", {
