@@ -170,6 +170,8 @@ class _Run:
                 "tasks", "check", folder / name, "--backend", config.backend, "--jobs", config.jobs,
                 "--out", report, "--remove-failed",
             )  # fmt: skip
+            if name != "train":
+                _remove_repeats(folder / name, folder / "train")
             counts[name] = len(list((folder / name).glob("*/task.toml")))
         both = folder / "evaluation"
         shutil.rmtree(both, ignore_errors=True)
@@ -361,6 +363,18 @@ def _terminate(process: subprocess.Popen[str]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _remove_repeats(folder: Path, trained: Path) -> None:
+    """Remove the tasks of `folder` that stand in `trained` too, with the same instruction and solution."""
+
+    def identity(task: Path) -> tuple[bytes, bytes]:
+        return (task / "instruction.md").read_bytes(), (task / "solution" / "steps.jsonl").read_bytes()
+
+    known = {identity(task) for task in trained.iterdir()}
+    for task in list(folder.iterdir()):
+        if identity(task) in known:
+            shutil.rmtree(task)
 
 
 def _write_json(path: Path, value: Any) -> None:

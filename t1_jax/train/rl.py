@@ -175,16 +175,22 @@ class _Weights:
     def __init__(self, config: RLConfig, model: ModelConfig, client: EngineClient, first: int):
         self.config, self.model, self.client, self.first = config, model, client, first
         self.folder = config.out / "weights"
+        self.published: int | None = None  # by this process
 
     def publish(self, state: TrainState) -> int:
-        """Have the engine serve this state, unless it already does; returns the version."""
+        """Have the engine serve this state, unless it already does; returns the version.
+
+        A version that this process did not publish is not trusted: an engine that was started with other
+        weights may call them by the same number.
+        """
         steps = int(state.step)
         version = self.first + steps
         folder = self.folder / f"v{version}" if steps else self.config.checkpoint.absolute()
         if steps and not folder.exists():
             self.save(folder, state, version)
-        if self.client.version() != str(version):
+        if self.published != version or self.client.version() != str(version):
             self.client.publish(folder.absolute(), version)
+            self.published = version
         kept = sorted(self.folder.glob("v*"), key=lambda path: int(path.name[1:]))[:-_KEEP_WEIGHTS]
         for old in kept:
             shutil.rmtree(old)
