@@ -65,7 +65,7 @@ def build(
 
 
 def choose(families: Sequence[str] | None, held_out: bool) -> tuple[str, ...]:
-    """The named families, or all of a kind. Raises InputError for names that are unknown or of the other kind."""
+    """The named families, or all of a kind. Raises InputError for names unknown or of the other kind."""
     allowed = HELD_OUT_FAMILIES if held_out else TRAINING_FAMILIES
     if families is None:
         return allowed

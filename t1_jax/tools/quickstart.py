@@ -198,7 +198,7 @@ class _Run:
         )  # fmt: skip
 
     def _base(self) -> None:
-        """Pretrain on notes, as short as they are many: what a base model has read before it learns to act."""
+        """Pretrain on notes: what a base model has read before it learns to act."""
         config, notes = self.config, self.out / "notes.frames"
         families = ["--families", ",".join(config.families)] if config.families else []
         self._launch(

@@ -51,8 +51,8 @@ def config(tmp_path, services):
 def test_a_run_trains_and_publishes_every_version(config, services):
     summary = rl.run(config)
     assert (summary["steps"], summary["version"], summary["finished"]) == (4, 4, True)
-    # The engine may have other weights of the same number, so that the first version is published too. One step
-    # ahead, never more: a step's groups are submitted when the version before the last is served.
+    # The engine may have other weights of the same number, so that the first version is published too.
+    # One step ahead, never more: a step's groups are submitted when the version before the last is served.
     assert services.log == [
         ("publish", 0), ("submit", [0, 1]), ("publish", 1), ("submit", [2]), ("publish", 2),
         ("submit", [3]), ("publish", 3), ("publish", 4),
