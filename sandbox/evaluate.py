@@ -5,7 +5,9 @@ two runs.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
@@ -141,20 +143,33 @@ async def _evaluate(config: EvalConfig) -> dict[str, Any]:
         "seed": config.seed,
         "seconds": time.monotonic() - start,
     }
-    if config.out:
-        Path(config.out).write_text(json.dumps(result, indent=1) + "\n")
     if config.trajectories_out:
-        Path(config.trajectories_out).write_bytes(
-            write_frames([a.trajectory for a in attempts if a.trajectory])
-        )
+        frames = write_frames([a.trajectory for a in attempts if a.trajectory])
+        _write(Path(config.trajectories_out), frames)
+    if config.out:
+        _write(Path(config.out), (json.dumps(result, indent=1) + "\n").encode())
     return result
 
 
+def _write(path: Path, data: bytes) -> None:
+    """Write all or nothing: a result that is there is whole, and tells that the evaluation was made."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_bytes(data)
+    temporary.rename(path)
+
+
 def _check_writable(name: str, path: Path) -> None:
-    """Make the folder of an output. Raises InputError before hours of work are done for nothing."""
+    """Make the folder of an output and try to write there; the output itself stays as it is.
+
+    Raises InputError before hours of work are done for nothing.
+    """
+    temporary = path.with_name(path.name + ".tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("ab").close()
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        temporary.open("ab").close()
+        temporary.unlink()
     except OSError as error:
         raise InputError(
             f"{name}: {path} cannot be written ({error.strerror}), expected a file path"

@@ -5,7 +5,7 @@ import pytest
 
 from sandbox.agent import EpisodeLimits
 from sandbox.errors import InputError
-from sandbox.evaluate import Attempt, EvalConfig, compare, evaluate, summarize
+from sandbox.evaluate import Attempt, EvalConfig, _check_writable, compare, evaluate, summarize
 from sandbox.task import Task
 from sandbox.trajectory import read_frames
 
@@ -132,3 +132,11 @@ def test_bad_input_is_refused_in_one_line(tasks, tmp_path):
         evaluate(config(tasks, agent="noop", out=str(tmp_path)))
     with pytest.raises(InputError, match="no task found"):
         evaluate(config((tmp_path,), agent="noop"))
+
+
+def test_an_output_appears_only_when_it_is_whole(tmp_path):
+    path = tmp_path / "new" / "result.json"
+    _check_writable("out", path)
+    assert list(path.parent.iterdir()) == []
+    with pytest.raises(InputError, match="out: .* cannot be written"):
+        _check_writable("out", tmp_path)
