@@ -138,5 +138,5 @@ def test_an_output_appears_only_when_it_is_whole(tmp_path):
     path = tmp_path / "new" / "result.json"
     _check_writable("out", path)
     assert list(path.parent.iterdir()) == []
-    with pytest.raises(InputError, match="out: .* cannot be written"):
+    with pytest.raises(InputError, match=r"out: .* cannot be written"):
         _check_writable("out", tmp_path)
