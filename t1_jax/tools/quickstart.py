@@ -155,10 +155,9 @@ class _Run:
     def _tasks(self) -> None:
         """Build the three sets, check every task in the sandbox, and keep those that pass."""
         config, folder = self.config, self.out / "tasks"
-        families = ["--families", ",".join(config.families)] if config.families else []
         sets = {
-            "train": (config.train_tasks, config.seed, families),
-            "eval": (config.eval_tasks, config.seed + _EVAL_SEED, families),
+            "train": (config.train_tasks, config.seed, self._families()),
+            "eval": (config.eval_tasks, config.seed + _EVAL_SEED, self._families()),
             "held_out": (config.held_out_tasks, config.seed + _HELD_OUT_SEED, ["--held-out"]),
         }
         counts = {}
@@ -200,10 +199,9 @@ class _Run:
     def _base(self) -> None:
         """Pretrain on notes: what a base model has read before it learns to act."""
         config, notes = self.config, self.out / "notes.frames"
-        families = ["--families", ",".join(config.families)] if config.families else []
         self._launch(
             "tasks", "notes", "--chat", self.out / "tokenizer", "--out", notes, "--count", config.notes,
-            "--seed", config.seed, *families,
+            "--seed", config.seed, *self._families(),
         )  # fmt: skip
         path = self._write("base", {
             "out": self.out / "base", "data": [notes], "seed": config.seed, "model": to_dict(config.model),
@@ -346,6 +344,9 @@ class _Run:
 
     def _system_prompt(self) -> dict[str, str]:
         return {"system_prompt": self.config.system_prompt} if self.config.system_prompt else {}
+
+    def _families(self) -> list[str]:
+        return ["--families", ",".join(self.config.families)] if self.config.families else []
 
     def _prompt(self) -> list[str]:
         return ["--system-prompt", self.config.system_prompt] if self.config.system_prompt else []
