@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.errors import InputError
-from t1_jax.config import load_config, require_writable
+from sandbox.files import require_writable, write_json, write_whole
+from t1_jax.config import load_config
 
 ROOT = Path(__file__).resolve().parent
 Run = Callable[[argparse.Namespace, list[str]], int | None]
@@ -29,7 +30,7 @@ def sft(options: argparse.Namespace, overrides: list[str]) -> int:
     from t1_jax.train.sft import SFTConfig, run
 
     config = load_config(SFTConfig, options.config, overrides)
-    require_writable(config.out)
+    require_writable(config.out, folder=True)
     return 0 if run(config)["finished"] else 130
 
 
@@ -38,7 +39,7 @@ def rl(options: argparse.Namespace, overrides: list[str]) -> int:
     from t1_jax.train.rl import RLConfig, run
 
     config = load_config(RLConfig, options.config, overrides)
-    require_writable(config.out)
+    require_writable(config.out, folder=True)
     return 0 if run(config)["finished"] else 130
 
 
@@ -86,7 +87,7 @@ def compare(words: Sequence[str]) -> None:
     result = run(options.first, options.second)
     if options.out:
         require_writable(options.out)
-        options.out.write_text(json.dumps(result, indent=2) + "\n")
+        write_json(options.out, result)
     print(json.dumps(result, indent=2))
 
 
@@ -114,11 +115,14 @@ def tasks_build(words: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--families", type=lambda text: text.split(","), help="comma-separated; default: all")
+    parser.add_argument("--families", type=_names, help="comma-separated; default: all")
     parser.add_argument("--held-out", action="store_true", help="of the families that are never trained on")
+    parser.add_argument(
+        "--exclude", type=Path, action="append", default=[], help="folder of tasks that none may equal"
+    )
     options = parser.parse_args(words)
-    require_writable(options.out / "task")
-    build(options.out, options.count, options.seed, options.families, options.held_out)
+    require_writable(options.out, folder=True)
+    build(options.out, options.count, options.seed, options.families, options.held_out, options.exclude)
 
 
 def tasks_check(words: Sequence[str]) -> int:
@@ -154,7 +158,7 @@ def tasks_tokenizer(words: Sequence[str]) -> None:
     parser.add_argument("--vocab-size", type=int, default=2048)
     parser.add_argument("--system-prompt", default=SYSTEM_PROMPT)
     options = parser.parse_args(words)
-    require_writable(options.out)
+    require_writable(options.out, folder=True)
     paths = [task.path for task in load_tasks(options.folder)]
     episodes = (render(episode_messages(path, options.system_prompt), tools=TOOLS) for path in paths)
     size = train_tokenizer(chain(corpus(paths), episodes), options.vocab_size, options.out)
@@ -172,13 +176,13 @@ def tasks_notes(words: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--families", type=lambda text: text.split(","), help="comma-separated; default: all")
+    parser.add_argument("--families", type=_names, help="comma-separated; default: all")
     options = parser.parse_args(words)
     require_writable(options.out)
     chat = ChatFormat.load(options.chat)
     drawn = notes(options.count, options.seed, options.families)
     records = [to_trajectory(f"note-{index}", note, chat) for index, note in enumerate(drawn)]
-    options.out.write_bytes(write_frames(records))
+    write_whole(options.out, write_frames(records))
     print(json.dumps({"notes": len(records), "tokens": sum(len(record.tokens) for record in records)}))
 
 
@@ -233,7 +237,7 @@ def init(options: argparse.Namespace, words: list[str]) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(words)
-    require_writable(options.out)
+    require_writable(options.out, folder=True)
     params, config, _ = initial_params(load_config(ModelConfig, options.model), None, options.seed)
     save_checkpoint(options.out, params, config, tokenizer_dir=options.tokenizer)
 
@@ -304,6 +308,10 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> Any:
         raise InputError(f"{self.prog}: {message}")
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",")
 
 
 def _parser(name: str, description: str | None) -> _Parser:

@@ -16,6 +16,7 @@ from sandbox.backends import BACKENDS
 from sandbox.backends.base import Backend, Sandbox, SandboxError
 from sandbox.errors import InputError
 from sandbox.factory import junk_command
+from sandbox.files import write_whole
 from sandbox.solution import run_solution
 from sandbox.task import Task
 from sandbox.verifier import Verdict
@@ -69,9 +70,7 @@ def check_tasks(
     start = time.monotonic()
     lines = asyncio.run(_check_all(paths, backend, jobs))
     seconds = time.monotonic() - start
-    out = Path(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_whole(out, "".join(json.dumps(line) + "\n" for line in lines))
     failed = [line["task"] for line in lines if not line["ok"]]
     if remove_failed:
         for name in failed:

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sandbox.agent import SYSTEM_PROMPT, EpisodeLimits, run_episode
 from sandbox.errors import InputError
+from sandbox.files import write_whole
 from sandbox.policy import ScriptedPolicy
 from sandbox.tools import ToolCall, ToolCallError, check_call, format_tool_call
 from sandbox.trajectory import Trajectory, write_frames
@@ -180,8 +181,7 @@ async def _demonstrate(
     if not kept:
         reason = next(iter(left_out.items()), ("none", "there are no tasks"))
         raise InputError(f"demonstrate: no demonstration could be kept, task {reason[0]}: {reason[1]}")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(write_frames(kept))
+    write_whole(out, write_frames(kept))
     return DemonstrateReport(
         kept=len(kept),
         recoveries=sum("context_turns" in t.metadata for t in kept),

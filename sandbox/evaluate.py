@@ -5,14 +5,10 @@ two runs.
 from __future__ import annotations
 
 import asyncio
-import errno
-import json
-import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import (
@@ -31,6 +27,7 @@ from sandbox.demonstrate import load_actions, run_all
 from sandbox.engine_client import EnginePolicy, RouteShape
 from sandbox.errors import InputError
 from sandbox.factory import junk_command
+from sandbox.files import require_writable, write_json, write_whole
 from sandbox.service import rollout_seed
 from sandbox.solution import run_solution
 from sandbox.statistics import bootstrap_ci, compare
@@ -125,9 +122,8 @@ async def _evaluate(config: EvalConfig) -> dict[str, Any]:
     backend = BACKENDS[config.backend]
     backend.check()
     tasks = load_tasks(config.tasks)
-    for name in ("out", "trajectories_out"):
-        if path := getattr(config, name):
-            _check_writable(name, Path(path))
+    for path in filter(None, (config.out, config.trajectories_out)):
+        require_writable(path)
     start = time.monotonic()
     if config.agent == "model":
         attempts = await _with_model(config, tasks, backend)
@@ -145,35 +141,10 @@ async def _evaluate(config: EvalConfig) -> dict[str, Any]:
     }
     if config.trajectories_out:
         frames = write_frames([a.trajectory for a in attempts if a.trajectory])
-        _write(Path(config.trajectories_out), frames)
+        write_whole(config.trajectories_out, frames)
     if config.out:
-        _write(Path(config.out), (json.dumps(result, indent=1) + "\n").encode())
+        write_json(config.out, result)
     return result
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write all or nothing: a result that is there is whole, and tells that the evaluation was made."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(data)
-    temporary.rename(path)
-
-
-def _check_writable(name: str, path: Path) -> None:
-    """Make the folder of an output and try to write there; the output itself stays as it is.
-
-    Raises InputError before hours of work are done for nothing.
-    """
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        temporary.open("ab").close()
-        temporary.unlink()
-    except OSError as error:
-        raise InputError(
-            f"{name}: {path} cannot be written ({error.strerror}), expected a file path"
-        ) from error
 
 
 async def _with_model(config: EvalConfig, tasks: Sequence[Task], backend: Backend) -> list[Attempt]:

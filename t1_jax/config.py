@@ -7,7 +7,6 @@ was given and what was expected. There are no aliases and no silent conversions:
 from __future__ import annotations
 
 import dataclasses
-import os
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any, Literal, TypeVar
 import yaml
 
 from sandbox.errors import InputError
+from sandbox.files import write_whole
 
 Config = TypeVar("Config")
 
@@ -188,23 +188,9 @@ def to_dict(config: Any) -> Any:
     return str(config) if isinstance(config, Path) else config
 
 
-def require_writable(path: str | Path) -> None:
-    """Find out before the work, not after it, that `path` could not be written; writes nothing itself.
-
-    Raises InputError when the nearest folder above `path` that exists is not a folder or takes no files.
-    """
-    path = Path(path).absolute()
-    above = next(parent for parent in path.parents if parent.exists())
-    if not above.is_dir():
-        raise InputError(f"cannot write {path}: {above} is not a folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise InputError(f"cannot write {path}: no permission to write in {above}")
-
-
 def save_config(config: Any, path: str | Path) -> None:
     """Write the resolved config as YAML, creating its folder. Raises InputError when it cannot."""
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(yaml.safe_dump(to_dict(config), sort_keys=False))
+        write_whole(path, yaml.safe_dump(to_dict(config), sort_keys=False))
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -34,7 +35,12 @@ _ATTEMPTS = 100
 
 
 def build(
-    out: Path, count: int, seed: int, families: Sequence[str] | None = None, held_out: bool = False
+    out: Path,
+    count: int,
+    seed: int,
+    families: Sequence[str] | None = None,
+    held_out: bool = False,
+    exclude: Sequence[Path] = (),
 ) -> list[Path]:
     """Writes `count` task folders into `out`, spread evenly over the families; returns their paths in order.
 
@@ -45,16 +51,17 @@ def build(
       families: family names; None for all the training families, or with `held_out` all the held-out ones.
       held_out: whether the tasks are for evaluation on held-out families. Naming a held-out family without
         it is an error, so that none slips into training.
+      exclude: folders of tasks that no task built may equal (see `identity`).
 
     Raises:
       InputError: an unknown family, a held-out family without `held_out` (or the reverse), a count below 1,
-        or a family with too few distinct instances.
+        an excluded folder without tasks, or a family with too few distinct instances.
     """
     chosen = choose(families, held_out)
     if count < 1:
         raise InputError(f"tasks build: count is {count}, expected at least 1")
     paths: list[Path] = []
-    seen: set[str] = set()
+    seen = {key for folder in exclude for key in _identities(folder)}
     for index in range(count):
         family = FAMILIES[chosen[index % len(chosen)]]
         name, instance = _fresh(family, seed, index // len(chosen), seen)
@@ -86,7 +93,7 @@ def _fresh(family: Family, seed: int, index: int, seen: set[str]) -> tuple[str, 
         digest = hashlib.sha256(f"{family.name}/{seed}/{index}/{attempt}".encode()).digest()
         instance = family.generate(Random(int.from_bytes(digest[:8], "big")))
         name = f"{family.name}-{digest.hex()[:8]}"
-        key = identity(instance)
+        key = identity(instance.instruction, instance.steps)
         if key not in seen and name not in seen:
             seen.update((key, name))
             return name, instance
@@ -95,6 +102,17 @@ def _fresh(family: Family, seed: int, index: int, seen: set[str]) -> tuple[str, 
     )
 
 
-def identity(instance: Instance) -> str:
+def identity(instruction: str, steps: Sequence[str]) -> str:
     """What makes two instances the same task: instruction and solution, without case and spacing."""
-    return " ".join(" ".join([instance.instruction, *instance.steps]).lower().split())
+    return " ".join(" ".join([instruction, *steps]).lower().split())
+
+
+def _identities(folder: Path) -> Iterator[str]:
+    """Of the tasks in a folder that was built."""
+    tasks = sorted(path.parent for path in Path(folder).glob("*/task.toml"))
+    if not tasks:
+        raise InputError(f"tasks build: exclude has {folder}, expected a folder of tasks")
+    for task in tasks:
+        lines = (task / "solution" / "steps.jsonl").read_text().splitlines()
+        steps = [json.loads(line)["arguments"]["command"] for line in lines]
+        yield identity((task / "instruction.md").read_text(), steps)

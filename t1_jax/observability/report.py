@@ -12,6 +12,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from sandbox.errors import InputError
+from sandbox.files import write_whole
 from sandbox.trajectory import Trajectory, read_frames
 from t1_jax.observability import charts, episodes
 from t1_jax.observability.metrics import read_metrics
@@ -96,7 +97,7 @@ def write_report(run_dir: str | Path) -> Path:
     """
     html = render(load_run(run_dir))
     path = Path(run_dir) / "report.html"
-    path.write_text(html, encoding="utf-8")
+    write_whole(path, html)
     return path
 
 

@@ -23,7 +23,6 @@ that are.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
@@ -35,6 +34,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from sandbox.errors import InputError
+from sandbox.files import write_json
 from sandbox.trajectory import Trajectory
 from t1_jax.checkpoint.manager import load_checkpoint
 from t1_jax.data.packing import first_fit, pack, split_microbatches
@@ -131,8 +131,7 @@ def mismatch(
             result[setting] = _metrics(cases, scored, again=setting == "a")
             bar.advance(setting=setting, k3=result[setting]["k3"])
     if out is not None:
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
-        Path(out).write_text(json.dumps(result, indent=2) + "\n")
+        write_json(out, result)
     return result
 
 

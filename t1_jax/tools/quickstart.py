@@ -24,14 +24,15 @@ import yaml
 from rich.console import Console
 
 from sandbox.errors import InputError
+from sandbox.files import write_json
 from t1_jax.config import save_config, to_dict
 from t1_jax.model.config import ModelConfig
 from t1_jax.train.rollout_client import EngineClient
 
 LAUNCH = Path(__file__).resolve().parents[2] / "launch.py"
 STAGES = ("base", "sft", "rl")  # of the policy
-# Seeds of task sets: training and evaluation instances never share one.
-_EVAL_SEED, _HELD_OUT_SEED = 1_000_003, 2_000_003
+# Added to the seed for each set of tasks after the first.
+_RL_SEED, _EVAL_SEED, _HELD_OUT_SEED = 1_000_003, 2_000_003, 3_000_003
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,8 @@ class QuickstartConfig:
     out: Path
     seed: int = 0
     model: ModelConfig
-    train_tasks: int = 640
+    train_tasks: int = 640  # to demonstrate, for SFT
+    rl_tasks: int = 640  # to practise on: tasks that SFT has solved already leave little to learn
     eval_tasks: int = 160
     held_out_tasks: int = 32
     notes: int = 8000  # short documents that the base model is pretrained on
@@ -59,7 +61,8 @@ class QuickstartConfig:
     eval: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("train_tasks", "eval_tasks", "held_out_tasks", "notes", "jobs", "mismatch_trajectories"):
+        counts = ("train_tasks", "rl_tasks", "eval_tasks", "held_out_tasks", "notes", "jobs")
+        for name in (*counts, "mismatch_trajectories"):
             if getattr(self, name) < 1:
                 raise InputError(f"quickstart.{name} is {getattr(self, name)}, expected 1 or more")
 
@@ -134,7 +137,7 @@ class _Run:
         self._stage("mismatch", self._mismatch, out / "mismatch.json")
         started = time.monotonic()
         summary = self._summary()
-        (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+        write_json(out / "summary.json", summary)
         self._launch("report", "--run", out)
         self.console.print(f"report: {out / 'report.html'}  ({time.monotonic() - started:.0f} s)")
         return summary
@@ -150,27 +153,31 @@ class _Run:
             work()
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
-            _write_json(self.out / "state.json", {"seconds": self.seconds})
+            write_json(self.out / "state.json", {"seconds": self.seconds})
 
     def _tasks(self) -> None:
-        """Build the three sets, check every task in the sandbox, and keep those that pass."""
+        """Build the sets, none with a task of another, check every task in the sandbox, and keep those that
+        pass.
+        """
         config, folder = self.config, self.out / "tasks"
         sets = {
             "train": (config.train_tasks, config.seed, self._families()),
+            "rl": (config.rl_tasks, config.seed + _RL_SEED, self._families()),
             "eval": (config.eval_tasks, config.seed + _EVAL_SEED, self._families()),
             "held_out": (config.held_out_tasks, config.seed + _HELD_OUT_SEED, ["--held-out"]),
         }
-        counts = {}
+        counts: dict[str, int] = {}
         for name, (count, seed, more) in sets.items():
+            others = [word for other in counts for word in ("--exclude", folder / other)]
             shutil.rmtree(folder / name, ignore_errors=True)
-            self._launch("tasks", "build", "--out", folder / name, "--count", count, "--seed", seed, *more)
+            self._launch(
+                "tasks", "build", "--out", folder / name, "--count", count, "--seed", seed, *others, *more
+            )
             report = folder / f"{name}.jsonl"
             self._launch(
                 "tasks", "check", folder / name, "--backend", config.backend, "--jobs", config.jobs,
                 "--out", report, "--remove-failed",
             )  # fmt: skip
-            if name != "train":
-                _remove_repeats(folder / name, folder / "train")
             counts[name] = len(list((folder / name).glob("*/task.toml")))
         both = folder / "evaluation"
         shutil.rmtree(both, ignore_errors=True)
@@ -178,7 +185,7 @@ class _Run:
         for name in ("eval", "held_out"):
             for task in sorted((folder / name).iterdir()):
                 shutil.copytree(task, both / task.name)
-        _write_json(folder / "checked.json", counts)
+        write_json(folder / "checked.json", counts)
 
     def _tokenizer(self) -> None:
         self._launch(
@@ -243,7 +250,7 @@ class _Run:
         with self._server("rollout", "--config", service) as url:
             path = self._write("rl", {
                 "out": self.out / "rl", "checkpoint": self.out / "sft" / "checkpoint",
-                "seed": self.config.seed, "tasks": self.out / "tasks" / "train",
+                "seed": self.config.seed, "tasks": self.out / "tasks" / "rl",
                 "rollout_url": url, "engine_url": engine, **self.config.rl,
             })  # fmt: skip
             self._launch("rl", "--config", path)
@@ -364,21 +371,3 @@ def _terminate(process: subprocess.Popen[str]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _remove_repeats(folder: Path, trained: Path) -> None:
-    """Remove the tasks of `folder` that stand in `trained` too, with the same instruction and solution."""
-
-    def identity(task: Path) -> tuple[bytes, bytes]:
-        return (task / "instruction.md").read_bytes(), (task / "solution" / "steps.jsonl").read_bytes()
-
-    known = {identity(task) for task in trained.iterdir()}
-    for task in list(folder.iterdir()):
-        if identity(task) in known:
-            shutil.rmtree(task)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(value, indent=2) + "\n")
-    temporary.rename(path)

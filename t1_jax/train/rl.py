@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from sandbox.errors import InputError
+from sandbox.files import write_json
 from t1_jax.checkpoint.manager import RunState, load_config, save_checkpoint
 from t1_jax.config import save_config
 from t1_jax.data.packing import Aggregation, pack, split_microbatches
@@ -329,7 +330,7 @@ def run(config: RLConfig) -> dict[str, Any]:
         "finished": finished,
         "checkpoint": str(checkpoint) if finished else None,
     }
-    (config.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    write_json(config.out / "summary.json", summary)
     return summary
 
 
@@ -337,7 +338,5 @@ def _run_id(out: Path) -> str:
     """The run's own id, kept in its folder: a new run must not be given the rollouts of an older one."""
     path = out / "run.json"
     if not path.is_file():
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"run_id": uuid.uuid4().hex[:12]}) + "\n")
-        temporary.rename(path)
+        write_json(path, {"run_id": uuid.uuid4().hex[:12]})
     return json.loads(path.read_text())["run_id"]

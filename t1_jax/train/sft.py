@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from sandbox.errors import InputError
+from sandbox.files import write_json
 from t1_jax.checkpoint.manager import RunState, save_checkpoint
 from t1_jax.config import save_config
 from t1_jax.data.sft import count_batches, sft_dataset
@@ -170,5 +170,5 @@ def run(config: SFTConfig) -> dict[str, Any]:
         "finished": finished,
         "checkpoint": str(checkpoint) if finished else None,
     }
-    (config.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    write_json(config.out / "summary.json", summary)
     return summary

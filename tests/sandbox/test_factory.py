@@ -130,9 +130,10 @@ def test_modes_do_not_depend_on_the_umask(tmp_path):
 def test_instances_differ_within_a_build_and_between_seeds():
     def identities(seed):
         return {
-            identity(family.generate(Random(f"{family.name}/{seed}/{i}")))
+            identity(instance.instruction, instance.steps)
             for family in FAMILIES.values()
             for i in range(50)
+            for instance in [family.generate(Random(f"{family.name}/{seed}/{i}"))]
         }
 
     one, two = identities(1), identities(2)
@@ -147,6 +148,15 @@ def test_build_of_two_seeds_shares_no_task(tmp_path):
         for paths in (build(tmp_path / "a", 60, 1), build(tmp_path / "b", 60, 2))
     ]
     assert len(texts[0]) == len(texts[1]) == 60 and not texts[0] & texts[1]
+
+
+def test_an_excluded_task_is_drawn_again(tmp_path):
+    first = build(tmp_path / "first", 30, 1)
+    with pytest.raises(InputError, match=r"exclude has .*nothing, expected a folder of tasks"):
+        build(tmp_path / "second", 30, 1, exclude=[tmp_path / "nothing"])
+    second = build(tmp_path / "second", 30, 1, exclude=[tmp_path / "first"])
+    assert not {path.name for path in first} & {path.name for path in second}
+    assert len(second) == 30
 
 
 def test_a_family_with_too_few_instances_is_refused(tmp_path, monkeypatch):
