@@ -7,7 +7,7 @@ it to a task folder is render.py's work, so a family never touches the disk.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from sandbox.factory.words import WORDS
@@ -27,11 +27,19 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Requirement:
-    """One of the separate things that an instruction asks for: how to say, do and test it."""
+    """One of the separate things that an instruction asks for: how to say, do and test it.
+
+    `verb` is for where no sentence around it says what to do with `text`.
+    """
 
     text: str
     command: str
     check: Check
+    verb: str = ""
+
+    def alone(self) -> Requirement:
+        """The same, worded to stand for itself."""
+        return replace(self, text=f"{self.verb} {self.text}", verb="") if self.verb else self
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,6 +48,8 @@ def _note(instance: Instance, rng: Random) -> tuple[str, str]:
     size = rng.choice(_SIZES)
     chosen = sorted(rng.sample(range(len(instance.requirements)), size))
     parts = [instance.requirements[index] for index in chosen]
+    if rng.random() < 0.5:
+        parts = [part.alone() for part in parts]
     text = ", ".join(numbered([part.text for part in parts]))
     return text + "\n", "".join(f"{part.command}\n" for part in parts)
 

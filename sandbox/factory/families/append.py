@@ -23,6 +23,7 @@ def generate(rng: Random) -> Instance:
         files[file] = before
         requirements.append(
             Requirement(
+                verb="add",
                 text=f"the word {word} to {file}",
                 command=f"echo {word} >> {file}",
                 check=check(f"append_{file}", f"text({file!r}) == {before + word!r}"),

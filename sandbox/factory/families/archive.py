@@ -28,6 +28,7 @@ def _directory(rng: Random, names: Names, files: dict[str, str | bytes]) -> Requ
     # Paths in the archive may start at the directory or at what is in it: the instruction leaves that open.
     inner = {path.split("/")[1]: word for path, word in content.items()}
     return Requirement(
+        verb="pack",
         text=f"the directory {directory} as {out}.tar.gz",
         command=f"tar -czf {out}.tar.gz {directory}",
         check=check(
@@ -42,6 +43,7 @@ def _file(rng: Random, names: Names, files: dict[str, str | bytes]) -> Requireme
     file, lines = names.file(), names.take(rng.randint(2, 4))
     files[file] = "\n".join(lines) + "\n"
     return Requirement(
+        verb="pack",
         text=f"the file {file} as {file}.gz",
         command=f"gzip -k {file}",
         check=check(

@@ -26,6 +26,7 @@ def lines(rng: Random, names: Names, files: dict[str, str | bytes]) -> Requireme
     file, out, count = names.file(), names.file(), rng.randint(3, 9)
     files[file] = names.lines(count)
     return Requirement(
+        verb="write",
         text=f"the number of lines of {file} to {out}",
         command=f"wc -l < {file} > {out}",
         check=check(f"lines_{out}", f"text({out!r}).strip() == {str(count)!r}"),
@@ -38,6 +39,7 @@ def matches(rng: Random, names: Names, files: dict[str, str | bytes]) -> Require
     rows = [f"{rng.choice(others)} {word}\n"] * count + [f"{other}\n" for other in others]
     files[file] = "".join(rng.sample(rows, len(rows)))
     return Requirement(
+        verb="write",
         text=f"the number of lines with {word} in {file} to {out}",
         command=f"grep -c {word} {file} > {out}",
         check=check(f"matches_{out}", f"text({out!r}).strip() == {str(count)!r}"),
@@ -49,6 +51,7 @@ def files_in(rng: Random, names: Names, files: dict[str, str | bytes]) -> Requir
     for _ in range(count):
         files[f"{directory}/{names.file()}"] = names.lines(1)
     return Requirement(
+        verb="write",
         text=f"the number of files in {directory} to {out}",
         command=f"ls {directory} | wc -l > {out}",
         check=check(f"files_{out}", f"text({out!r}).strip() == {str(count)!r}"),

@@ -26,6 +26,7 @@ def generate(rng: Random) -> Instance:
         moved = sorted(file for file in heap if file.endswith(f".{extension}"))
         requirements.append(
             Requirement(
+                verb="move",
                 text=f"the {extension} files to {directory}",
                 command=f"mkdir {directory} && mv *.{extension} {directory}",
                 check=check(

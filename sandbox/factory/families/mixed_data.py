@@ -1,6 +1,5 @@
 """Held out: sort one list, cut another, count in a third."""
 
-from dataclasses import replace
 from random import Random
 
 from sandbox.factory.base import Family, Instance, Names, assemble
@@ -18,11 +17,11 @@ def generate(rng: Random) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
     parts = [
-        ("sort", sort.requirement(rng, rng.choice(["plain", "reverse"]), names, files)),
-        ("save", slice.requirement(rng, rng.choice(slice.KINDS), names, files)),
-        ("write", rng.choice([count.lines, count.matches])(rng, names, files)),
+        sort.requirement(rng, rng.choice(["plain", "reverse"]), names, files),
+        slice.requirement(rng, rng.choice(slice.KINDS), names, files),
+        rng.choice([count.lines, count.matches])(rng, names, files),
     ]
-    requirements = [replace(part, text=f"{verb} {part.text}") for verb, part in rng.sample(parts, 3)]
+    requirements = [part.alone() for part in rng.sample(parts, 3)]
     return assemble(rng, phrasings=PHRASINGS, requirements=requirements, files=files, difficulty=3)
 
 

@@ -1,6 +1,5 @@
 """Held out: a rename, a mode and a symbolic link in one task."""
 
-from dataclasses import replace
 from random import Random
 
 from sandbox.factory.base import Family, Instance, Names, assemble
@@ -18,11 +17,11 @@ def generate(rng: Random) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
     parts = [
-        ("rename", rename.requirement(names, files)),
-        ("set", permissions.requirement(rng.choice(permissions.MODES), names, files)),
-        ("make the link", symlink.requirement(names, files)),
+        rename.requirement(names, files),
+        permissions.requirement(rng.choice(permissions.MODES), names, files),
+        symlink.requirement(names, files),
     ]
-    requirements = [replace(part, text=f"{verb} {part.text}") for verb, part in rng.sample(parts, 3)]
+    requirements = [part.alone() for part in rng.sample(parts, 3)]
     return assemble(rng, phrasings=PHRASINGS, requirements=requirements, files=files, difficulty=3)
 
 

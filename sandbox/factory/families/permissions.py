@@ -19,6 +19,7 @@ def requirement(mode: str, names: Names, files: dict[str, str | bytes]) -> Requi
     file, content = names.file(), names.word()
     files[file] = content + "\n"
     return Requirement(
+        verb="set",
         text=f"mode {mode} for {file}",
         command=f"chmod {mode} {file}",
         check=check(f"mode_{file}", f"mode({file!r}) == 0o{mode}", f"text({file!r}) == {content!r}"),

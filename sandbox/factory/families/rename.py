@@ -18,6 +18,7 @@ def requirement(names: Names, files: dict[str, str | bytes]) -> Requirement:
     old, new, content = names.file(), names.file(), names.word()
     files[old] = content + "\n"
     return Requirement(
+        verb="rename",
         text=f"{old} to {new}",
         command=f"mv {old} {new}",
         check=check(f"rename_{old}", f"text({new!r}) == {content!r}", f"not exists({old!r})"),

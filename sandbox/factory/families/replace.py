@@ -29,6 +29,7 @@ def generate(rng: Random) -> Instance:
         after = before.replace(old, new).strip("\n")
         requirements.append(
             Requirement(
+                verb="replace",
                 text=f"{old} by {new} in {file}",
                 command=f"sed -i s/{old}/{new}/g {file}",
                 check=check(f"replace_{file}", f"text({file!r}) == {after!r}"),

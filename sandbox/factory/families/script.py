@@ -23,6 +23,7 @@ def generate(rng: Random) -> Instance:
 
 def _requirement(script: str, phrase: str, line: str, *asserts: str) -> Requirement:
     return Requirement(
+        verb="write",
         text=f"{script} that prints {phrase}",
         command=f"echo '{line}' > {script} && chmod +x {script}",
         check=check(f"run_{script}", *asserts, f"mode({script!r}) & 0o100"),

@@ -25,6 +25,7 @@ def requirement(rng: Random, kind: str, names: Names, files: dict[str, str | byt
         "only": (f"line {number} of {source} to {out}", f"sed -n {number}p", lines[number - 1 : number]),
     }[kind]
     return Requirement(
+        verb="save",
         text=phrase,
         command=f"{command} {source} > {out}",
         check=check(

@@ -25,6 +25,7 @@ def requirement(rng: Random, order: str, names: Names, files: dict[str, str | by
     lines, wanted = _lists(rng, order, names)
     files[source] = "\n".join(lines) + "\n"
     return Requirement(
+        verb="sort",
         text=f"{source} {phrase} to {out}",
         command=f"sort{option} {source} > {out}",
         check=check(

@@ -18,6 +18,7 @@ def requirement(names: Names, files: dict[str, str | bytes]) -> Requirement:
     target, link, content = names.file(), names.file(), names.word()
     files[target] = content + "\n"
     return Requirement(
+        verb="make the link",
         text=f"{link} pointing to {target}",
         command=f"ln -s {target} {link}",
         check=check(f"link_{link}", f"points({link!r}, {target!r})", f"text({target!r}) == {content!r}"),

@@ -21,6 +21,7 @@ def generate(rng: Random) -> Instance:
         file, word = names.file(), names.word()
         requirements.append(
             Requirement(
+                verb="write",
                 text=f"{file} with the word {word}",
                 command=f"echo {word} > {file}",
                 check=check(f"write_{file}", f"text({file!r}) == {word!r}"),
