@@ -50,10 +50,18 @@ ADVANTAGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def group_advantages(rewards: list[float], name: AdvantageName = "centred") -> np.ndarray:
-    """Advantages float64 [n] of one group's rewards; exactly 0 for a single rollout and for equal rewards."""
+def group_advantages(
+    rewards: list[float], name: AdvantageName = "centred", negative_scale: float = 1.0
+) -> np.ndarray:
+    """Advantages float64 [n] of one group's rewards; exactly 0 for a single rollout and for equal rewards.
+
+    `negative_scale` multiplies those below 0. Pushing a token down says nothing of what should stand in its
+    place, and what it frees goes to whatever is near; so fewer of the bad and all of the good is the stabler
+    step: 0 is RAFT's choice (arXiv 2504.11343), between 0 and 1 that of asymmetric REINFORCE (2506.20520).
+    """
     values = np.asarray(rewards, np.float64)
     if len(values) < 2 or np.ptp(values) < _EPS:
         # Without this, rounding of the mean would leave 1e-17s, which a division by std would blow up.
         return np.zeros(len(values))
-    return ADVANTAGES[name](values)
+    advantages = ADVANTAGES[name](values)
+    return np.where(advantages < 0, negative_scale * advantages, advantages)

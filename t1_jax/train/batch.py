@@ -29,6 +29,7 @@ def make_rl_batch(
     model: ModelConfig,
     *,
     advantage: AdvantageName,
+    negative_scale: float = 1.0,
     policy_version: int,
     max_staleness: int,
     row_length: int,
@@ -46,6 +47,7 @@ def make_rl_batch(
       trajectories: all segments of all rollouts of the step, complete groups.
       model: shapes that records are checked against.
       advantage: which formula.
+      negative_scale: of advantages below 0; with 0, rollouts below their group's mean are not trained on.
       policy_version: the learner's.
       max_staleness: in versions.
       row_length: tokens in a row.
@@ -71,7 +73,7 @@ def make_rl_batch(
     documents: list[Document] = []
     too_long = 0
     for members in groups.values():
-        advantages = group_advantages(list(members.values()), advantage)
+        advantages = group_advantages(list(members.values()), advantage, negative_scale)
         for rollout_id, value in zip(members, advantages, strict=True):
             if value == 0:
                 continue

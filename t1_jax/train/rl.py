@@ -64,6 +64,7 @@ class RLConfig:
     row_length: int = 4096  # tokens in a packed row; longer segments are dropped and counted
     rows: int = 4  # rows in a microbatch
     advantage: AdvantageName = "centred"
+    negative_scale: float = 1.0  # of advantages below 0, see train/advantages.py
     loss: LossConfig = field(default_factory=LossConfig)
     aggregation: Aggregation = "token"
     replay: bool = True  # replay recorded experts; False routes live
@@ -86,6 +87,8 @@ class RLConfig:
             )
         if self.max_staleness < 0:
             raise InputError(f"rl.max_staleness is {self.max_staleness}, expected 0 or more")
+        if self.negative_scale < 0:
+            raise InputError(f"rl.negative_scale is {self.negative_scale}, expected 0 or more")
         if self.temperature <= 0:
             raise InputError(f"rl.temperature is {self.temperature}, expected a positive number")
 
@@ -274,6 +277,7 @@ def run(config: RLConfig) -> dict[str, Any]:
                     ledger.trajectories(step),
                     model,
                     advantage=config.advantage,
+                    negative_scale=config.negative_scale,
                     policy_version=version,
                     max_staleness=config.max_staleness,
                     row_length=config.row_length,
