@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from t1_jax.kernels.rounding import rounded
+
 
 def attention(
     q: Float[Array, "B T H D"],
@@ -27,9 +29,9 @@ def attention(
     )
     k, v = (x.transpose(0, 2, 1, 3).reshape(batch * kv_heads, -1, dim) for x in (k, v))
     scores = jnp.einsum("bid,bjd->bij", q, k, preferred_element_type=jnp.float32) * dim**-0.5
-    weights = _softmax(scores.reshape(batch, heads, length, -1), mask).astype(v.dtype)
+    weights = rounded(_softmax(scores.reshape(batch, heads, length, -1), mask), v.dtype)
     weights = weights.reshape(batch * kv_heads, group * length, -1)
-    out = jnp.einsum("bij,bjd->bid", weights, v, preferred_element_type=jnp.float32).astype(v.dtype)
+    out = rounded(jnp.einsum("bij,bjd->bid", weights, v, preferred_element_type=jnp.float32), v.dtype)
     out = out.reshape(batch, kv_heads, group, length, dim).transpose(0, 3, 1, 2, 4)
     return out.reshape(batch, length, heads, dim)
 
@@ -54,9 +56,9 @@ def cached_attention(
     )
     k, v = k.reshape(-1, dim, capacity), v.reshape(-1, capacity, dim)
     scores = jnp.einsum("bid,bdj->bij", q, k, preferred_element_type=jnp.float32) * dim**-0.5
-    weights = _softmax(scores.reshape(batch, heads, length, capacity), mask).astype(dtype).astype(v.dtype)
+    weights = rounded(_softmax(scores.reshape(batch, heads, length, capacity), mask), dtype).astype(v.dtype)
     weights = weights.reshape(-1, group * length, capacity)
-    out = jnp.einsum("bij,bjd->bid", weights, v, preferred_element_type=jnp.float32).astype(dtype)
+    out = rounded(jnp.einsum("bij,bjd->bid", weights, v, preferred_element_type=jnp.float32), dtype)
     out = out.reshape(batch, kv_heads, group, length, dim).transpose(0, 3, 1, 2, 4)
     return out.reshape(batch, length, heads, dim)
 

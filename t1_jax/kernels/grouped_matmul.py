@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from t1_jax.kernels.rounding import rounded
+
 Implementation = Literal["auto", "blocked", "ragged", "reference"]
 
 
@@ -66,7 +68,8 @@ def grouped_matmul(
     if implementation == "auto":
         implementation = "blocked" if jax.default_backend() == "cpu" else "ragged"
     if implementation == "ragged":
-        return jax.lax.ragged_dot(lhs, rhs, group_sizes)
+        out = jax.lax.ragged_dot(lhs, rhs, group_sizes, preferred_element_type=jnp.float32)
+        return rounded(out, lhs.dtype)
     ends = jnp.cumsum(group_sizes)
     if implementation == "reference":
         group = jnp.searchsorted(ends, jnp.arange(lhs.shape[0]), side="right")
@@ -77,4 +80,4 @@ def grouped_matmul(
     matrices = rhs[jnp.minimum(group, rhs.shape[0] - 1)]
     # float32 accumulation stated outright: a CPU's batched bf16 product without it is three times slower.
     out = jnp.einsum("bmd,bdf->bmf", blocks, matrices, preferred_element_type=jnp.float32)
-    return out.astype(lhs.dtype).reshape(lhs.shape[0], rhs.shape[-1])
+    return rounded(out, lhs.dtype).reshape(lhs.shape[0], rhs.shape[-1])

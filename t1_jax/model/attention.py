@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from t1_jax.kernels.attention import attention, cached_attention
+from t1_jax.kernels.rounding import matmul, rounded
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.norm import rms_norm
 
@@ -24,7 +25,7 @@ def rotate(
     first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
     first, second = first.astype(jnp.float32), second.astype(jnp.float32)
     turned = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
-    return jnp.concatenate([turned.astype(x.dtype), rest], axis=-1)
+    return jnp.concatenate([rounded(turned, x.dtype), rest], axis=-1)
 
 
 def gated_attention(
@@ -45,10 +46,10 @@ def gated_attention(
     dim, eps = config.head_dim, config.rms_norm_eps
     # Queries and their output gates are interleaved per head in the fused projection.
     q, gate = jnp.split(
-        (x @ params["q"]).reshape(batch, length, config.num_attention_heads, 2 * dim), 2, axis=-1
+        matmul(x, params["q"]).reshape(batch, length, config.num_attention_heads, 2 * dim), 2, axis=-1
     )
-    k = (x @ params["k"]).reshape(batch, length, config.num_key_value_heads, dim)
-    v = (x @ params["v"]).reshape(batch, length, config.num_key_value_heads, dim)
+    k = matmul(x, params["k"]).reshape(batch, length, config.num_key_value_heads, dim)
+    v = matmul(x, params["v"]).reshape(batch, length, config.num_key_value_heads, dim)
     q = rotate(rms_norm(q, params["q_norm"], eps), positions, config)
     k = rotate(rms_norm(k, params["k_norm"], eps), positions, config)
     if cache is None:
@@ -59,5 +60,5 @@ def gated_attention(
         v = cache[1].at[rows, :, write_at].set(v.astype(cache[1].dtype), mode="drop")
         cache = (k, v)
         out = cached_attention(q, k, v, mask)
-    out = out * jax.nn.sigmoid(gate)
-    return out.reshape(batch, length, -1) @ params["o"], cache
+    out = rounded(out.astype(jnp.float32) * jax.nn.sigmoid(gate.astype(jnp.float32)), x.dtype)
+    return matmul(out.reshape(batch, length, -1), params["o"]), cache

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from t1_jax.kernels.delta_rule import delta_rule_chunked, delta_rule_step
+from t1_jax.kernels.rounding import matmul, rounded
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.norm import gated_rms_norm, l2_norm
 
@@ -33,7 +34,7 @@ def causal_conv(
         out += jnp.where(inside[..., None], padded[:, tap : tap + length], 0.0) * weight[:, tap].astype(
             jnp.float32
         )
-    return jax.nn.silu(out).astype(x.dtype)
+    return rounded(jax.nn.silu(out), x.dtype)
 
 
 def gated_deltanet(
@@ -54,8 +55,8 @@ def gated_deltanet(
     key_dim, value_dim = config.linear_key_head_dim, config.linear_value_head_dim
     history_length = config.linear_conv_kernel_dim - 1
 
-    qkv = x @ params["qkv"]
-    z = (x @ params["z"]).reshape(batch, length, value_heads, value_dim)
+    qkv = matmul(x, params["qkv"])
+    z = matmul(x, params["z"]).reshape(batch, length, value_heads, value_dim)
     if cache is None:
         history = jnp.zeros((batch, history_length, config.conv_dim), x.dtype)
         state = jnp.zeros((batch, value_heads, key_dim, value_dim), jnp.float32)
@@ -73,8 +74,8 @@ def gated_deltanet(
     v = v.reshape(batch, length, value_heads, value_dim).astype(jnp.float32)
 
     valid = token_mask[..., None]
-    beta = jnp.where(valid, jax.nn.sigmoid((x @ params["b"]).astype(jnp.float32)), 0.0)
-    rate = jax.nn.softplus((x @ params["a"]).astype(jnp.float32) + params["dt_bias"].astype(jnp.float32))
+    beta = jnp.where(valid, jax.nn.sigmoid(matmul(x, params["b"]).astype(jnp.float32)), 0.0)
+    rate = jax.nn.softplus(matmul(x, params["a"]).astype(jnp.float32) + params["dt_bias"].astype(jnp.float32))
     g = jnp.where(valid, -jnp.exp(params["A_log"].astype(jnp.float32)) * rate, 0.0)
 
     if length == 1:
@@ -83,4 +84,4 @@ def gated_deltanet(
     else:
         out, state = delta_rule_chunked(q, k, v, g, beta, segment_ids, state)
     out = gated_rms_norm(out, z, params["norm"], config.rms_norm_eps)
-    return out.reshape(batch, length, -1) @ params["out"], (history, state)
+    return matmul(out.reshape(batch, length, -1), params["out"]), (history, state)

@@ -7,11 +7,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from t1_jax.kernels.grouped_matmul import block_size, group_layout, grouped_matmul
+from t1_jax.kernels.rounding import matmul, rounded
 
 
 def _swiglu(gate_up: Float[Array, "... F"]) -> Float[Array, "... F/2"]:
-    gate, up = jnp.split(gate_up, 2, axis=-1)
-    return jax.nn.silu(gate) * up
+    gate, up = jnp.split(gate_up.astype(jnp.float32), 2, axis=-1)
+    return rounded(jax.nn.silu(gate) * up, gate_up.dtype)
 
 
 def routed_experts_mlp(
@@ -32,7 +33,7 @@ def routed_experts_mlp(
     hidden = _swiglu(grouped_matmul(slots, gate_up, layout.group_sizes, block=block))
     out = grouped_matmul(hidden, down, layout.group_sizes, block=block)
     out = out[layout.slot_of_row].reshape(tokens, experts_per_token, -1)
-    return jnp.einsum("tkd,tk->td", out.astype(jnp.float32), combine_weights).astype(x.dtype)
+    return rounded(jnp.einsum("tkd,tk->td", out.astype(jnp.float32), combine_weights), x.dtype)
 
 
 def shared_expert_mlp(
@@ -42,4 +43,6 @@ def shared_expert_mlp(
     gate: Float[Array, "D 1"],
 ) -> Float[Array, "... D"]:
     """The expert that every token passes, scaled by sigmoid(x gate)."""
-    return jax.nn.sigmoid(x @ gate) * (_swiglu(x @ gate_up) @ down)
+    scale = jax.nn.sigmoid(jnp.dot(x, gate, preferred_element_type=jnp.float32))
+    out = jnp.dot(_swiglu(matmul(x, gate_up)), down, preferred_element_type=jnp.float32)
+    return rounded(scale * out, x.dtype)

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from t1_jax.kernels.rounding import rounded
+
 
 def _normalise(x: jax.Array, eps: float) -> jax.Array:
     x = x.astype(jnp.float32)
@@ -14,7 +16,7 @@ def _normalise(x: jax.Array, eps: float) -> jax.Array:
 
 def rms_norm(x: Float[Array, "... D"], weight: Float[Array, " D"], eps: float) -> Float[Array, "... D"]:
     """Zero-centred norm: the stored weight is the difference from one. Returns x's dtype."""
-    return (_normalise(x, eps) * (1.0 + weight.astype(jnp.float32))).astype(x.dtype)
+    return rounded(_normalise(x, eps) * (1.0 + weight.astype(jnp.float32)), x.dtype)
 
 
 def gated_rms_norm(
@@ -22,7 +24,7 @@ def gated_rms_norm(
 ) -> Float[Array, "... D"]:
     """DeltaNet's output norm: not zero-centred, norm before the SiLU gate. Returns the gate's dtype."""
     normed = _normalise(x, eps) * weight.astype(jnp.float32)
-    return (normed * jax.nn.silu(gate.astype(jnp.float32))).astype(gate.dtype)
+    return rounded(normed * jax.nn.silu(gate.astype(jnp.float32)), gate.dtype)
 
 
 def l2_norm(x: Float[Array, "... D"], eps: float = 1e-6) -> Float[Array, "... D"]:

@@ -25,6 +25,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from t1_jax.kernels.cross_entropy import token_logprobs as flat_token_logprobs
+from t1_jax.kernels.rounding import rounded
 from t1_jax.model.attention import gated_attention
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.deltanet import gated_deltanet
@@ -187,7 +188,7 @@ def _period(
         with jax.named_scope("deltanet"):
             normed = rms_norm(hidden, moe["input_norm"], config.rms_norm_eps)
             mixed, kept = gated_deltanet(normed, linear, config, segment_ids, token_mask, kept)
-        hidden, routing = _feed_forward(config, hidden + mixed, moe, replay)
+        hidden, routing = _feed_forward(config, _add(hidden, mixed), moe, replay)
         return hidden, (routing.selected_experts, routing.router_logits, kept)
 
     parts = (
@@ -203,7 +204,8 @@ def _period(
         normed = rms_norm(hidden, moe["input_norm"], config.rms_norm_eps)
         kv = None if caches is None else (caches[0], caches[1])
         mixed, kv = gated_attention(normed, params["full"], config, positions, mask, kv, write_at)
-    hidden, routing = _feed_forward(config, hidden + mixed, moe, None if replay is None else replay[split])
+    hidden = _add(hidden, mixed)
+    hidden, routing = _feed_forward(config, hidden, moe, None if replay is None else replay[split])
     selected = jnp.concatenate([selected, routing.selected_experts[None]])
     router_logits = jnp.concatenate([router_logits, routing.router_logits[None]])
     return hidden, (selected, router_logits, None if kv is None else (*kv, *kept))
@@ -225,7 +227,12 @@ def _feed_forward(
         shared = shared_expert_mlp(
             normed, params["shared_gate_up"], params["shared_down"], params["shared_gate"]
         )
-    return hidden + out.reshape(hidden.shape) + shared, routing
+    return _add(hidden, out.reshape(hidden.shape), shared), routing
+
+
+def _add(*parts: jax.Array) -> jax.Array:
+    """The residual sum, in float32 and rounded once."""
+    return rounded(sum(part.astype(jnp.float32) for part in parts), parts[0].dtype)
 
 
 def _head(params: Params, config: ModelConfig) -> jax.Array:

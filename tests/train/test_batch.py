@@ -38,6 +38,11 @@ def test_advantages_are_within_groups_and_zero_ones_are_left_out():
     assert all((document.policy_age <= 1).all() for document in result.documents)
 
 
+def test_rollouts_below_their_groups_mean_can_be_left_out():
+    result = batch(group("a", [0.0, 1.0, 0.5]) + group("b", [0.25, 0.75]), negative_scale=0.0)
+    assert advantages(result) == {"a/1": 0.5, "b/1": 0.25}
+
+
 def test_infrastructure_failures_are_in_no_baseline():
     rollouts = group("a", [0.0, 1.0, None])
     rollouts[2] = dataclasses.replace(
