@@ -117,12 +117,16 @@ def tasks_build(words: Sequence[str]) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--families", type=_names, help="comma-separated; default: all")
     parser.add_argument("--held-out", action="store_true", help="of the families that are never trained on")
+    parser.add_argument("--size", type=int, default=3, help="how many things each task asks for, 3 to 6")
     parser.add_argument(
         "--exclude", type=Path, action="append", default=[], help="folder of tasks that none may equal"
     )
     options = parser.parse_args(words)
     require_writable(options.out, folder=True)
-    build(options.out, options.count, options.seed, options.families, options.held_out, options.exclude)
+    build(
+        options.out, options.count, options.seed, options.families, options.held_out, options.exclude,
+        options.size,
+    )  # fmt: skip
 
 
 def tasks_check(words: Sequence[str]) -> int:
@@ -153,13 +157,13 @@ def tasks_tokenizer(words: Sequence[str]) -> None:
     from t1_jax.data.tokenizer import render, train_tokenizer
 
     parser = _parser("tasks tokenizer", tasks_tokenizer.__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--vocab-size", type=int, default=2048)
     parser.add_argument("--system-prompt", default=SYSTEM_PROMPT)
     options = parser.parse_args(words)
     require_writable(options.out, folder=True)
-    paths = [task.path for task in load_tasks(options.folder)]
+    paths = [task.path for folder in options.folders for task in load_tasks(folder)]
     episodes = (render(episode_messages(path, options.system_prompt), tools=TOOLS) for path in paths)
     size = train_tokenizer(chain(corpus(paths), episodes), options.vocab_size, options.out)
     print(json.dumps({"tokenizer": str(options.out), "vocabulary": size}))

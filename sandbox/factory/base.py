@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import TypeVar
 
 from sandbox.factory.words import WORDS
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +62,24 @@ class Instance:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """A task family. `generate` draws only from the Random given to it, so its seed decides an instance."""
+    """A task family.
+
+    `generate(rng, size)` makes an instance that asks for `size` things, each with a test: MIN_SIZE (its
+    default) to MAX_SIZE of them. It draws only from the Random given to it, so its seed decides an instance.
+    """
 
     name: str
     area: str
     skills: tuple[str, ...]
-    generate: Callable[[Random], Instance] = field(repr=False)
+    generate: Callable[..., Instance] = field(repr=False)
+
+    def instance(self, rng: Random, size: int) -> Instance:
+        """An instance whose difficulty counts its size too."""
+        made = self.generate(rng, size)
+        return replace(made, difficulty=min(5, made.difficulty + size - MIN_SIZE))
 
 
+MIN_SIZE, MAX_SIZE = 3, 6  # of an instance; what the small pools of words suffice for
 _POOLS = 6  # of files, and as many of parameters
 _POOL_SIZE = 5
 
@@ -109,6 +122,14 @@ class Names:
 
 def check(name: str, *asserts: str) -> Check:
     return Check(name=name.replace(".", "_"), asserts=asserts)
+
+
+def spread(rng: Random, options: Sequence[_T], count: int) -> list[_T]:
+    """`count` of the options in random order; none comes again before all others have come."""
+    drawn: list[_T] = []
+    while len(drawn) < count:
+        drawn += rng.sample(options, min(len(options), count - len(drawn)))
+    return drawn
 
 
 def numbered(parts: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from random import Random
 from sandbox.errors import InputError
 from sandbox.factory import families as _families
 from sandbox.factory import render
-from sandbox.factory.base import Family, Instance
+from sandbox.factory.base import MAX_SIZE, MIN_SIZE, Family, Instance
 
 
 def _load_families() -> dict[str, Family]:
@@ -41,6 +41,7 @@ def build(
     families: Sequence[str] | None = None,
     held_out: bool = False,
     exclude: Sequence[Path] = (),
+    size: int = MIN_SIZE,
 ) -> list[Path]:
     """Writes `count` task folders into `out`, spread evenly over the families; returns their paths in order.
 
@@ -52,19 +53,22 @@ def build(
       held_out: whether the tasks are for evaluation on held-out families. Naming a held-out family without
         it is an error, so that none slips into training.
       exclude: folders of tasks that no task built may equal (see `identity`).
+      size: how many things each task asks for.
 
     Raises:
       InputError: an unknown family, a held-out family without `held_out` (or the reverse), a count below 1,
-        an excluded folder without tasks, or a family with too few distinct instances.
+        a size out of range, an excluded folder without tasks, or a family with too few distinct instances.
     """
     chosen = choose(families, held_out)
     if count < 1:
         raise InputError(f"tasks build: count is {count}, expected at least 1")
+    if not MIN_SIZE <= size <= MAX_SIZE:
+        raise InputError(f"tasks build: size is {size}, expected {MIN_SIZE} to {MAX_SIZE}")
     paths: list[Path] = []
     seen = {key for folder in exclude for key in _identities(folder)}
     for index in range(count):
         family = FAMILIES[chosen[index % len(chosen)]]
-        name, instance = _fresh(family, seed, index // len(chosen), seen)
+        name, instance = _fresh(family, seed, index // len(chosen), size, seen)
         folder = Path(out) / name
         render.write(folder, render.folder_files(family, instance, seed))
         paths.append(folder)
@@ -87,11 +91,11 @@ def choose(families: Sequence[str] | None, held_out: bool) -> tuple[str, ...]:
     return tuple(families)
 
 
-def _fresh(family: Family, seed: int, index: int, seen: set[str]) -> tuple[str, Instance]:
-    """Folder name and instance of (family, seed, index), redrawn while it repeats one that this build has."""
+def _fresh(family: Family, seed: int, index: int, size: int, seen: set[str]) -> tuple[str, Instance]:
+    """Folder name and instance of (family, seed, index, size), redrawn while it repeats a seen one."""
     for attempt in range(_ATTEMPTS):
-        digest = hashlib.sha256(f"{family.name}/{seed}/{index}/{attempt}".encode()).digest()
-        instance = family.generate(Random(int.from_bytes(digest[:8], "big")))
+        digest = hashlib.sha256(f"{family.name}/{seed}/{index}/{size}/{attempt}".encode()).digest()
+        instance = family.instance(Random(int.from_bytes(digest[:8], "big")), size)
         name = f"{family.name}-{digest.hex()[:8]}"
         key = identity(instance.instruction, instance.steps)
         if key not in seen and name not in seen:

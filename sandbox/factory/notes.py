@@ -21,8 +21,10 @@ from sandbox.factory.build import FAMILIES, choose
 from sandbox.trajectory import Trajectory
 from sandbox.transcript import ChatFormat
 
-# How many of an instance's three requirements a note has: short notes teach most, longer ones what is next.
-_SIZES = (1, 1, 2, 3)
+# How many things a note is about, drawn from an instance of the size: short notes teach most, longer ones
+# what comes next.
+_SIZES = (1, 1, 2, 3, 4)
+_INSTANCE_SIZES = (3, 4, 4)
 # One note in so many has the whole instruction.
 _WHOLE = 5
 
@@ -39,13 +41,13 @@ def notes(count: int, seed: int, families: Sequence[str] | None = None) -> Itera
     for index in range(count):
         digest = hashlib.sha256(f"notes/{seed}/{index}".encode()).digest()
         rng = Random(int.from_bytes(digest[:8], "big"))
-        yield _note(FAMILIES[names[index % len(names)]].generate(rng), rng)
+        yield _note(FAMILIES[names[index % len(names)]].generate(rng, rng.choice(_INSTANCE_SIZES)), rng)
 
 
 def _note(instance: Instance, rng: Random) -> tuple[str, str]:
     if not instance.requirements or rng.randrange(_WHOLE) == 0:
         return instance.instruction + "\n", "".join(f"{command}\n" for command in instance.steps)
-    size = rng.choice(_SIZES)
+    size = min(rng.choice(_SIZES), len(instance.requirements))
     chosen = sorted(rng.sample(range(len(instance.requirements)), size))
     parts = [instance.requirements[index] for index in chosen]
     if rng.random() < 0.5:

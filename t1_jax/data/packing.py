@@ -166,16 +166,18 @@ def pack(
     return batch
 
 
-def split_microbatches(batch: Batch, rows: int, *, num_microbatches: int | None = None) -> Batch:
+def split_microbatches(
+    batch: Batch, rows: int, *, num_microbatches: int | None = None, at_least: int = 1
+) -> Batch:
     """Reshape [R, ...] leaves to [M, rows, ...], adding rows of padding.
 
-    M is `num_microbatches`, or the next power of two that holds R rows: few shapes compile, and the train
-    step spends no time on microbatches that are padding.
+    M is `num_microbatches`, or the next power of two that holds R rows and is `at_least` so many: few shapes
+    compile, and the train step spends no time on microbatches that are padding.
 
     Raises InputError when `num_microbatches` are too few.
     """
     total = len(batch["tokens"])
-    needed = max(1, -(-total // rows))
+    needed = max(at_least, -(-total // rows))
     if num_microbatches is None:
         num_microbatches = 1 << (needed - 1).bit_length()
     if needed > num_microbatches:

@@ -31,8 +31,8 @@ from t1_jax.train.rollout_client import EngineClient
 
 LAUNCH = Path(__file__).resolve().parents[2] / "launch.py"
 STAGES = ("base", "sft", "rl")  # of the policy
-# Added to the seed for each set of tasks after the first.
-_RL_SEED, _EVAL_SEED, _HELD_OUT_SEED = 1_000_003, 2_000_003, 3_000_003
+# Added to the seed for each set of tasks or notes after the first.
+_RL_SEED, _EVAL_SEED, _HELD_OUT_SEED, _REVIEW_SEED = 1_000_003, 2_000_003, 3_000_003, 4_000_003
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,10 @@ class QuickstartConfig:
     rl_tasks: int = 640  # to practise on: tasks that SFT has solved already leave little to learn
     eval_tasks: int = 160
     held_out_tasks: int = 32
+    train_size: int = 3  # how many things a demonstrated task asks for
+    practice_size: int = 4  # the same of the tasks of RL and of the evaluation
     notes: int = 8000  # short documents that the base model is pretrained on
+    review_notes: int = 1000  # more of them among the demonstrations, so that SFT forgets nothing
     families: tuple[str, ...] | None = None  # of training tasks; null: all but the held-out ones
     jobs: int = 8  # sandboxes at a time
     recovery_fraction: float = 0.25  # of the demonstrations recover from a mistake
@@ -61,7 +64,7 @@ class QuickstartConfig:
     eval: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        counts = ("train_tasks", "rl_tasks", "eval_tasks", "held_out_tasks", "notes", "jobs")
+        counts = ("train_tasks", "rl_tasks", "eval_tasks", "held_out_tasks", "notes", "review_notes", "jobs")
         for name in (*counts, "mismatch_trajectories"):
             if getattr(self, name) < 1:
                 raise InputError(f"quickstart.{name} is {getattr(self, name)}, expected 1 or more")
@@ -170,9 +173,11 @@ class _Run:
         for name, (count, seed, more) in sets.items():
             others = [word for other in counts for word in ("--exclude", folder / other)]
             shutil.rmtree(folder / name, ignore_errors=True)
+            size = config.train_size if name == "train" else config.practice_size
             self._launch(
-                "tasks", "build", "--out", folder / name, "--count", count, "--seed", seed, *others, *more
-            )
+                "tasks", "build", "--out", folder / name, "--count", count, "--seed", seed, "--size", size,
+                *others, *more,
+            )  # fmt: skip
             report = folder / f"{name}.jsonl"
             self._launch(
                 "tasks", "check", folder / name, "--backend", config.backend, "--jobs", config.jobs,
@@ -189,7 +194,8 @@ class _Run:
 
     def _tokenizer(self) -> None:
         self._launch(
-            "tasks", "tokenizer", self.out / "tasks" / "train", "--out", self.out / "tokenizer",
+            "tasks", "tokenizer", self.out / "tasks" / "train", self.out / "tasks" / "rl",
+            "--out", self.out / "tokenizer",
             "--vocab-size", self.config.model.vocab_size, *self._prompt(),
         )  # fmt: skip
 
@@ -205,21 +211,29 @@ class _Run:
 
     def _base(self) -> None:
         """Pretrain on notes: what a base model has read before it learns to act."""
-        config, notes = self.config, self.out / "notes.frames"
-        self._launch(
-            "tasks", "notes", "--chat", self.out / "tokenizer", "--out", notes, "--count", config.notes,
-            "--seed", config.seed, *self._families(),
-        )  # fmt: skip
+        config, notes = self.config, self._notes("notes", self.config.notes, self.config.seed)
         path = self._write("base", {
             "out": self.out / "base", "data": [notes], "seed": config.seed, "model": to_dict(config.model),
             "tokenizer": self.out / "tokenizer", "replay": False, **config.pretrain,
         })  # fmt: skip
         self._launch("sft", "--config", path)
 
+    def _notes(self, name: str, count: int, seed: int) -> Path:
+        path = self.out / f"{name}.frames"
+        self._launch(
+            "tasks", "notes", "--chat", self.out / "tokenizer", "--out", path,
+            "--count", count, "--seed", seed, *self._families(),
+        )  # fmt: skip
+        return path
+
     def _sft(self) -> None:
+        """Demonstrations, with notes among them: on demonstrations alone the model forgets in a hundred steps
+        what it has read.
+        """
+        review = self._notes("review", self.config.review_notes, self.config.seed + _REVIEW_SEED)
         path = self._write("sft", {
-            "out": self.out / "sft", "data": [self.out / "demonstrations.frames"], "seed": self.config.seed,
-            "checkpoint": self.out / "base" / "checkpoint", **self.config.sft,
+            "out": self.out / "sft", "data": [self.out / "demonstrations.frames", review],
+            "seed": self.config.seed, "checkpoint": self.out / "base" / "checkpoint", **self.config.sft,
         })  # fmt: skip
         self._launch("sft", "--config", path)
 

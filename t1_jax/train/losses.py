@@ -41,12 +41,18 @@ EXTREME_RATIO = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class LossConfig:
-    """Which policy loss, and its bounds on r (None: `DEFAULT_BOUNDS`)."""
+    """Which policy loss, and its bounds on r (None: `DEFAULT_BOUNDS`).
+
+    `probability_weight` w multiplies each token's advantage by w mu + 1 - w (arXiv 2505.12929, eq. 5). The
+    gradient of log pi is largest on tokens that were improbable, so that they drown the others: with w = 0 a
+    small batch moves the policy by its accidents.
+    """
 
     name: LossName = "icepop"
     low: float | None = None
     high: float | None = None
     dual_clip: float | None = None  # ppo only: an upper bound c on r where A < 0
+    probability_weight: float = 0.0
 
     def __post_init__(self) -> None:
         low, high = self.bounds
@@ -55,6 +61,11 @@ class LossConfig:
         if self.dual_clip is not None and (self.name != "ppo" or self.dual_clip <= 1):
             raise InputError(
                 f"loss.dual_clip is {self.dual_clip}, expected above 1 and only with the ppo loss"
+            )
+
+        if not 0 <= self.probability_weight <= 1:
+            raise InputError(
+                f"loss.probability_weight is {self.probability_weight}, expected a number from 0 to 1"
             )
 
     @property
@@ -179,6 +190,10 @@ def make_loss(config: LossConfig) -> Loss:
     functions = {"icepop": icepop, "gspo": gspo, "cispo": cispo, "tis": tis}
 
     def loss(logprobs: jax.Array, batch: Mapping[str, jax.Array]) -> TokenLoss:
+        if config.probability_weight:
+            weight = config.probability_weight * jnp.exp(batch["rollout_logprobs"])
+            weight = weight + 1 - config.probability_weight
+            batch = {**batch, "advantages": batch["advantages"] * weight}
         if config.name == "ppo":
             per_token, touched = ppo(logprobs, batch, low, high, config.dual_clip)
         else:

@@ -254,7 +254,7 @@ def run(config: RLConfig) -> dict[str, Any]:
             del params
         else:
             state, data = states.restore(abstract_state(model, optimizer, mesh))
-        step, reward = data["step"], data["reward"]
+        step, reward, microbatches = data["step"], data["reward"], 1
         ledger = Ledger(config.out / "trajectories", step)
         client = RolloutClient(config.rollout_url, patience=config.patience, stop=stop.event)
         engine = EngineClient(config.engine_url, patience=config.patience, stop=stop.event)
@@ -292,9 +292,9 @@ def run(config: RLConfig) -> dict[str, Any]:
                         routes_shape=routes_shape,
                     )
                     metrics["train/learning_rate"] = float(schedule(state.step))
-                    state, device_metrics = step_fn(
-                        state, place_batch(split_microbatches(packed, config.rows), mesh)
-                    )
+                    split = split_microbatches(packed, config.rows, at_least=microbatches)
+                    microbatches = len(split["tokens"])  # a smaller step compiles nothing new
+                    state, device_metrics = step_fn(state, place_batch(split, mesh))
                     metrics |= to_floats(device_metrics, step)
                 trained = time.monotonic()
                 step, reward = step + 1, metrics.get("rollout/reward")

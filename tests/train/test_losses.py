@@ -65,17 +65,20 @@ def reference(name, logprobs, batch, low, high, dual_clip=None):
         LossConfig(),
         LossConfig(name="icepop", low=0.8, high=1.2),
         LossConfig(name="ppo"),
+        LossConfig(probability_weight=0.7),
         LossConfig(name="ppo", dual_clip=1.5),
         LossConfig(name="gspo", low=0.9, high=1.1),
         LossConfig(name="cispo"),
         LossConfig(name="cispo", low=0.7, high=1.3),
         LossConfig(name="tis"),
     ],
-    ids=lambda c: f"{c.name}-{c.low}-{c.dual_clip}",
+    ids=lambda c: f"{c.name}-{c.low}-{c.dual_clip}-{c.probability_weight}",
 )
 def test_values_and_gradients_are_the_formulas(config):
     logprobs, batch = sample()
-    value, slope = reference(config.name, logprobs, batch, *config.bounds, config.dual_clip)
+    weight = config.probability_weight * np.exp(batch["rollout_logprobs"]) + 1 - config.probability_weight
+    weighed = batch | {"advantages": batch["advantages"] * weight}
+    value, slope = reference(config.name, logprobs, weighed, *config.bounds, config.dual_clip)
     loss = make_loss(config)
     got = loss(jnp.asarray(logprobs), jax.tree.map(jnp.asarray, batch)).loss
     np.testing.assert_allclose(got, value, rtol=2e-5, atol=1e-6)

@@ -5,7 +5,7 @@ from random import Random
 from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check
 
 PHRASINGS = (
-    "Three lists in /app miss their last line. Append {items}. The lines that are already in the files "
+    "Some lists in /app miss their last line. Append {items}. The lines that are already in the files "
     "must stay as they are.",
     "Add one more line at the end of each of these files in /app: {items}. Keep all the earlier lines "
     "unchanged.",
@@ -14,11 +14,11 @@ PHRASINGS = (
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
     requirements = []
-    for _ in range(3):
+    for _ in range(size):
         file, word, before = names.file(), names.word(), names.lines(rng.randint(2, 4))
         files[file] = before
         requirements.append(

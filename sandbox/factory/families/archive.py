@@ -2,20 +2,20 @@
 
 from random import Random
 
-from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check
+from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check, spread
 
 PHRASINGS = (
-    "Prepare three archives in /app: {items}. Keep the directories and the files that you pack where "
+    "Prepare these archives in /app: {items}. Keep the directories and the files that you pack where "
     "they are.",
     "Please back up parts of the directory /app: {items}. Do not delete or change what is packed.",
     "Some things in /app go to the store. Make these archives: {items}. The originals must stay in place.",
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
-    kinds = rng.sample([_directory, _directory, _file], 3)
+    kinds = spread(rng, [_directory, _directory, _file], size)
     requirements = [kind(rng, names, files) for kind in kinds]
     return assemble(rng, phrasings=PHRASINGS, requirements=requirements, files=files, difficulty=3)
 

@@ -10,18 +10,18 @@ PHRASINGS = (
     "keep the other settings.",
     "Edit the configuration file {file} in /app: set {items}. Keep the form key = value, and leave all "
     "the other lines alone.",
-    "In the directory /app change three settings of {file}: set {items}. A line has the form key = "
+    "In the directory /app change some settings of {file}: set {items}. A line has the form key = "
     "value. Keep other lines.",
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     file = names.file("conf")
-    keys = rng.sample(KEYS, rng.randint(5, 6))
+    keys = rng.sample(KEYS, rng.randint(size + 2, size + 3))
     settings = {key: _value(rng, names) for key in keys}
     requirements = []
-    changed = rng.sample(keys, 3)
+    changed = rng.sample(keys, size)
     for key in changed:
         value = _value(rng, names)
         while value == settings[key]:

@@ -2,22 +2,22 @@
 
 from random import Random
 
-from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check
+from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check, spread
 
 PHRASINGS = (
     "Count some things in /app and write each number to a file: {items}. Each file must hold only the "
     "number.",
     "Please write these counts in the directory /app: {items}. A file holds just the number, and "
     "nothing else may be in it.",
-    "We need three numbers from the files in /app. Save {items}. Write only the number in each of the "
+    "We need some numbers from the files in /app. Save {items}. Write only the number in each of the "
     "new files.",
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
-    kinds = rng.sample([lines, matches, files_in], 3)
+    kinds = spread(rng, [lines, matches, files_in], size)
     requirements = [kind(rng, names, files) for kind in kinds]
     return assemble(rng, phrasings=PHRASINGS, requirements=requirements, files=files, difficulty=2)
 

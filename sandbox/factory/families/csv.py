@@ -15,13 +15,13 @@ PHRASINGS = (
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     file = names.file("csv")
-    columns = rng.sample(KEYS, 4)
+    columns = rng.sample(KEYS, size + 1)
     rows = [columns, *[[_cell(rng, names) for _ in columns] for _ in range(rng.randint(2, 4))]]
     requirements = []
-    for column in rng.sample(columns, 3):
+    for column in rng.sample(columns, size):
         out, place = names.file(), columns.index(column)
         cells = [row[place] for row in rows]
         requirements.append(

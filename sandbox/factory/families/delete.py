@@ -14,11 +14,11 @@ PHRASINGS = (
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     # Of the many words: five would give too few distinct instances.
     word = names.take(1)[0]
-    doomed, kept = sorted(names.file() for _ in range(3)), [names.file() for _ in range(rng.randint(2, 3))]
+    doomed, kept = sorted(names.file() for _ in range(size)), [names.file() for _ in range(rng.randint(2, 3))]
     files: dict[str, str | bytes] = {}
     for file in rng.sample([*doomed, *kept], len(doomed) + len(kept)):
         lines = [f"{names.word()}\n", f"{names.word()}\n", *([f"{word}\n"] if file in doomed else [])]

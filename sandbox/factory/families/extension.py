@@ -6,7 +6,7 @@ from sandbox.factory.base import Family, Instance, Names, Requirement, assemble,
 from sandbox.factory.words import EXTENSIONS
 
 PHRASINGS = (
-    "Tidy up the directory /app. Make three new directories and move {items}. No other file may go into"
+    "Tidy up the directory /app. Make these new directories and move {items}. No other file may go into"
     " them.",
     "The files in /app lie in a heap. Move {items}. Make the directories first, and do not change the "
     "files themselves.",
@@ -15,13 +15,13 @@ PHRASINGS = (
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
-    extensions = rng.sample(EXTENSIONS, 4)
+    extensions = rng.sample(EXTENSIONS, size + 1)
     heap = [names.file(extension) for extension in extensions for _ in range(rng.randint(1, 3))]
     files: dict[str, str | bytes] = {file: names.lines(1) for file in rng.sample(heap, len(heap))}
     requirements = []
-    for extension in extensions[:3]:
+    for extension in extensions[:size]:
         directory = names.word()
         moved = sorted(file for file in heap if file.endswith(f".{extension}"))
         requirements.append(

@@ -5,7 +5,7 @@ from random import Random
 from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check
 
 PHRASINGS = (
-    "Three files are somewhere below /app, in directories that nobody remembers. Find them and copy "
+    "Some files are somewhere below /app, in directories that nobody remembers. Find them and copy "
     "{items}. Keep the originals.",
     "Please find these files in the tree under /app and copy each to the place given: {items}. The "
     "originals must stay.",
@@ -14,11 +14,11 @@ PHRASINGS = (
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
     requirements = []
-    for _ in range(3):
+    for _ in range(size):
         file, out, content = names.file(), names.file("md"), names.word()
         path = "/".join([*names.take(rng.randint(1, 2)), file])
         files[path] = content + "\n"

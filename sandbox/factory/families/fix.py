@@ -15,11 +15,11 @@ PHRASINGS = (
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
     requirements = []
-    for typo in rng.sample(TYPOS, 3):
+    for typo in rng.sample(TYPOS, size):
         script, words = names.file("sh"), " ".join(names.take(rng.randint(1, 2)))
         files[script] = f"{typo} {words}\n"
         requirements.append(

@@ -5,7 +5,7 @@ from random import Random
 from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check
 
 PHRASINGS = (
-    "Three services failed. Each error line in /app/{log} reads error, service, reason. Look with grep "
+    "Some services failed. Each error line in /app/{log} reads error, service, reason. Look with grep "
     "error in {log} and write the reason of {items}.",
     "The file {log} in /app has an error line for some services, in the form error, service, reason. "
     "Save the reason of {items}.",
@@ -14,12 +14,12 @@ PHRASINGS = (
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     log = names.file("log")
     requirements = []
     lines = [f"info {names.word()} {names.word()}\n" for _ in range(rng.randint(3, 5))]
-    for _ in range(3):
+    for _ in range(size):
         service, reason, out = names.word(), names.word(), names.file()
         lines += [f"error {service} {reason}\n", f"info {service} {names.word()}\n"]
         requirements.append(

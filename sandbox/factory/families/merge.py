@@ -2,19 +2,19 @@
 
 from random import Random
 
-from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check
+from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check, spread
 
 PHRASINGS = (
     "The lists {left} and {right} in /app have the same numbers first on their lines. Save {items}. "
     "Keep both lists unchanged.",
     "In /app combine {left} and {right}, whose lines start with the same numbers: save {items}. Do not "
     "change the two lists.",
-    "Make three files from the numbered lists {left} and {right} in /app: save {items}. The lists must "
+    "Make these files from the numbered lists {left} and {right} in /app: save {items}. The lists must "
     "stay as they are.",
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     left, right = names.file(), names.file()
     keys = sorted(rng.sample(range(10, 100), rng.randint(3, 4)))
@@ -28,7 +28,7 @@ def generate(rng: Random) -> Instance:
         "paste": (f"{first} and {second} side by side with a comma", f"paste -d, {first} {second}", pairs),
     }
     requirements = []
-    for kind in rng.sample(list(kinds), 3):
+    for kind in spread(rng, list(kinds), size):
         out = names.file()
         phrase, command, wanted = kinds[kind]
         requirements.append(

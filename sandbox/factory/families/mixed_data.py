@@ -2,26 +2,26 @@
 
 from random import Random
 
-from sandbox.factory.base import Family, Instance, Names, assemble
+from sandbox.factory.base import Family, Instance, Names, assemble, spread
 from sandbox.factory.families import count, slice, sort
 
 PHRASINGS = (
     "Work on the lists in the directory /app: {items}. Each result goes to its own new file, and the "
     "lists stay unchanged.",
-    "We need three new files made from the lists in /app. Please {items}. Do not change the lists that "
+    "We need some new files made from the lists in /app. Please {items}. Do not change the lists that "
     "are there.",
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
     parts = [
-        sort.requirement(rng, rng.choice(["plain", "reverse"]), names, files),
-        slice.requirement(rng, rng.choice(slice.KINDS), names, files),
-        rng.choice([count.lines, count.matches])(rng, names, files),
+        lambda: sort.requirement(rng, rng.choice(["plain", "reverse"]), names, files),
+        lambda: slice.requirement(rng, rng.choice(slice.KINDS), names, files),
+        lambda: rng.choice([count.lines, count.matches])(rng, names, files),
     ]
-    requirements = [part.alone() for part in rng.sample(parts, 3)]
+    requirements = [part().alone() for part in spread(rng, parts, size)]
     return assemble(rng, phrasings=PHRASINGS, requirements=requirements, files=files, difficulty=3)
 
 

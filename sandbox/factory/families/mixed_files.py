@@ -2,26 +2,26 @@
 
 from random import Random
 
-from sandbox.factory.base import Family, Instance, Names, assemble
+from sandbox.factory.base import Family, Instance, Names, assemble, spread
 from sandbox.factory.families import permissions, rename, symlink
 
 PHRASINGS = (
-    "Do three things in the directory /app: {items}. The contents of all the files must stay exactly as"
+    "Do these things in the directory /app: {items}. The contents of all the files must stay exactly as"
     " they are now.",
     "Some files in /app need care. Please {items}. Do not change what is in the files, and leave the "
     "others alone.",
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
     parts = [
-        rename.requirement(names, files),
-        permissions.requirement(rng.choice(permissions.MODES), names, files),
-        symlink.requirement(names, files),
+        lambda: rename.requirement(names, files),
+        lambda: permissions.requirement(rng.choice(permissions.MODES), names, files),
+        lambda: symlink.requirement(names, files),
     ]
-    requirements = [part.alone() for part in rng.sample(parts, 3)]
+    requirements = [part().alone() for part in spread(rng, parts, size)]
     return assemble(rng, phrasings=PHRASINGS, requirements=requirements, files=files, difficulty=3)
 
 

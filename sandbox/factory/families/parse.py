@@ -15,13 +15,13 @@ PHRASINGS = (
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     file = names.file("conf")
-    keys = rng.sample(KEYS, rng.randint(4, 5))
+    keys = rng.sample(KEYS, rng.randint(size + 1, size + 2))
     values = {key: names.word() if rng.random() < 0.7 else str(rng.randint(10, 99)) for key in keys}
     requirements = []
-    for key in rng.sample(keys, 3):
+    for key in rng.sample(keys, size):
         out = names.file()
         requirements.append(
             Requirement(

@@ -26,10 +26,10 @@ def requirement(mode: str, names: Names, files: dict[str, str | bytes]) -> Requi
     )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
-    requirements = [requirement(mode, names, files) for mode in rng.sample(MODES, 3)]
+    requirements = [requirement(mode, names, files) for mode in rng.sample(MODES, size)]
     return assemble(rng, phrasings=PHRASINGS, requirements=requirements, files=files, difficulty=1)
 
 

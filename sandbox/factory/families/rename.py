@@ -5,7 +5,7 @@ from random import Random
 from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check
 
 PHRASINGS = (
-    "Three files in /app have the wrong names. Rename {items}. The contents must stay the same and no "
+    "Some files in /app have the wrong names. Rename {items}. The contents must stay the same and no "
     "old name may remain.",
     "Please rename these files in the directory /app: {items}. Keep what is in them, and leave no "
     "copies under the old names.",
@@ -25,10 +25,10 @@ def requirement(names: Names, files: dict[str, str | bytes]) -> Requirement:
     )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
-    requirements = [requirement(names, files) for _ in range(3)]
+    requirements = [requirement(names, files) for _ in range(size)]
     return assemble(rng, phrasings=PHRASINGS, requirements=requirements, files=files, difficulty=1)
 
 

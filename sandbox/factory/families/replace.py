@@ -8,19 +8,19 @@ from sandbox.factory.words import SWAPS
 PHRASINGS = (
     "Some words in the text files in /app are wrong. Replace {items}. Every other word of the files "
     "must stay as it is.",
-    "Please edit three files in /app: replace {items}. Change every place where the old word stands, "
+    "Please edit these files in /app: replace {items}. Change every place where the old word stands, "
     "and nothing else.",
     "In the directory /app replace words as follows: {items}. All places in the file count, and other "
     "words stay unchanged.",
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
     requirements = []
-    swaps = rng.sample(SWAPS, 6)
-    for old, new in zip(swaps[:3], swaps[3:], strict=True):
+    swaps = rng.sample(SWAPS, 2 * size)
+    for old, new in zip(swaps[:size], swaps[size:], strict=True):
         file = names.file()
         lines = [f"{names.word()} {old}\n", f"{names.word()}\n", f"{old} {names.word()} {old}\n"]
         rng.shuffle(lines)

@@ -2,22 +2,22 @@
 
 from random import Random
 
-from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check
+from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check, spread
 
 PHRASINGS = (
-    "Write three shell scripts in /app, each run with bash and made executable: {items}. They must "
+    "Write these shell scripts in /app, each run with bash and made executable: {items}. They must "
     "print nothing else.",
-    "In the directory /app make three executable scripts for bash: {items}. Set the execute bit, and "
+    "In the directory /app make these executable scripts for bash: {items}. Set the execute bit, and "
     "let them print nothing more.",
     "We need small executable bash scripts in /app. Write {items}. No other output, and do not forget "
     "the execute bit.",
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
-    requirements = [kind(rng, names, files) for kind in rng.sample([_word, _argument, _show], 3)]
+    requirements = [kind(rng, names, files) for kind in spread(rng, [_word, _argument, _show], size)]
     return assemble(rng, phrasings=PHRASINGS, requirements=requirements, files=files, difficulty=3)
 
 

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check
+from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check, spread
 
 PHRASINGS = (
     "Take parts of the lists in /app and save them in new files: {items}. Leave the lists themselves "
@@ -36,10 +36,10 @@ def requirement(rng: Random, kind: str, names: Names, files: dict[str, str | byt
     )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
-    requirements = [requirement(rng, kind, names, files) for kind in rng.sample(KINDS, 3)]
+    requirements = [requirement(rng, kind, names, files) for kind in spread(rng, KINDS, size)]
     return assemble(rng, phrasings=PHRASINGS, requirements=requirements, files=files, difficulty=2)
 
 

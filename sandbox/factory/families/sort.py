@@ -2,10 +2,10 @@
 
 from random import Random
 
-from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check
+from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check, spread
 
 PHRASINGS = (
-    "Sort three lists in /app into new files: {items}. The lists themselves must stay as they are.",
+    "Sort some lists in /app into new files: {items}. The lists themselves must stay as they are.",
     "Please write sorted copies of the lists in the directory /app: {items}. Do not change the lists "
     "that are there.",
     "We need the lists in /app in a better order. Save {items}. Keep the lists that you read unchanged.",
@@ -51,10 +51,10 @@ def _lists(rng: Random, order: str, names: Names) -> tuple[list[str], list[str]]
     return lines, sorted(lines, reverse=order == "reverse")
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
-    requirements = [requirement(rng, order, names, files) for order in rng.sample(list(ORDERS), 3)]
+    requirements = [requirement(rng, order, names, files) for order in spread(rng, list(ORDERS), size)]
     return assemble(rng, phrasings=PHRASINGS, requirements=requirements, files=files, difficulty=2)
 
 

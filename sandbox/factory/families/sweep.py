@@ -12,10 +12,10 @@ PHRASINGS = (
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     word, directory = names.take(2)
-    wanted, kept = sorted(names.file() for _ in range(3)), [names.file() for _ in range(rng.randint(2, 3))]
+    wanted, kept = sorted(names.file() for _ in range(size)), [names.file() for _ in range(rng.randint(2, 3))]
     files: dict[str, str | bytes] = {}
     for file in rng.sample([*wanted, *kept], len(wanted) + len(kept)):
         lines = [f"{names.word()}\n", *([f"{word}\n"] if file in wanted else [f"{names.word()}\n"])]

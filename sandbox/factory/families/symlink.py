@@ -5,7 +5,7 @@ from random import Random
 from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check
 
 PHRASINGS = (
-    "Make three symbolic links in /app: {items}. They must be links and not copies, and the target "
+    "Make these symbolic links in /app: {items}. They must be links and not copies, and the target "
     "files stay where they are.",
     "In the directory /app some old names are still in use. Add symbolic links {items}. Do not move or "
     "copy the target files.",
@@ -25,10 +25,10 @@ def requirement(names: Names, files: dict[str, str | bytes]) -> Requirement:
     )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     files: dict[str, str | bytes] = {}
-    requirements = [requirement(names, files) for _ in range(3)]
+    requirements = [requirement(names, files) for _ in range(size)]
     return assemble(rng, phrasings=PHRASINGS, requirements=requirements, files=files, difficulty=2)
 
 

@@ -5,19 +5,19 @@ from random import Random
 from sandbox.factory.base import Family, Instance, Names, Requirement, assemble, check
 
 PHRASINGS = (
-    "In the directory /app create three new text files: {items}. Each file must hold exactly that one "
+    "In the directory /app create these new text files: {items}. Each file must hold exactly that one "
     "word on a line.",
     "Please make these text files in /app, each with a single line that is the given word: {items}. "
     "Nothing else is needed.",
-    "We need three small files in the current directory /app. Write {items}, one word in each file and "
+    "We need some small files in the current directory /app. Write {items}, one word in each file and "
     "no other text.",
 )
 
 
-def generate(rng: Random) -> Instance:
+def generate(rng: Random, size: int = 3) -> Instance:
     names = Names(rng)
     requirements = []
-    for _ in range(3):
+    for _ in range(size):
         file, word = names.file(), names.word()
         requirements.append(
             Requirement(
