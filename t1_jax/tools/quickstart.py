@@ -42,12 +42,13 @@ class QuickstartConfig:
     out: Path
     seed: int = 0
     model: ModelConfig
-    train_tasks: int = 640  # to demonstrate, for SFT
+    train_tasks: int = 640  # to demonstrate, for SFT: short ones
+    long_tasks: int = 80  # to demonstrate too, as long as those of RL and of the evaluation
     rl_tasks: int = 640  # to practise on: tasks that SFT has solved already leave little to learn
     eval_tasks: int = 160
     held_out_tasks: int = 32
-    train_size: int = 3  # how many things a demonstrated task asks for
-    practice_size: int = 4  # the same of the tasks of RL and of the evaluation
+    short_size: int = 3  # how many things a short task asks for
+    long_size: int = 4
     notes: int = 8000  # short documents that the base model is pretrained on
     review_notes: int = 1000  # more of them among the demonstrations, so that SFT forgets nothing
     families: tuple[str, ...] | None = None  # of training tasks; null: all but the held-out ones
@@ -64,7 +65,16 @@ class QuickstartConfig:
     eval: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        counts = ("train_tasks", "rl_tasks", "eval_tasks", "held_out_tasks", "notes", "review_notes", "jobs")
+        counts = (
+            "train_tasks",
+            "long_tasks",
+            "rl_tasks",
+            "eval_tasks",
+            "held_out_tasks",
+            "notes",
+            "review_notes",
+            "jobs",
+        )
         for name in (*counts, "mismatch_trajectories"):
             if getattr(self, name) < 1:
                 raise InputError(f"quickstart.{name} is {getattr(self, name)}, expected 1 or more")
@@ -163,25 +173,26 @@ class _Run:
         pass.
         """
         config, folder = self.config, self.out / "tasks"
-        sets = {
-            "train": (config.train_tasks, config.seed, self._families()),
-            "rl": (config.rl_tasks, config.seed + _RL_SEED, self._families()),
-            "eval": (config.eval_tasks, config.seed + _EVAL_SEED, self._families()),
-            "held_out": (config.held_out_tasks, config.seed + _HELD_OUT_SEED, ["--held-out"]),
+        short, long = config.short_size, config.long_size
+        # Set -> (tasks, size) of its parts, seed, families.
+        sets: dict[str, tuple[list[tuple[int, int]], int, list[str]]] = {
+            "train": ([(config.train_tasks, short), (config.long_tasks, long)], 0, self._families()),
+            "rl": ([(config.rl_tasks, long)], _RL_SEED, self._families()),
+            "eval": ([(config.eval_tasks, long)], _EVAL_SEED, self._families()),
+            "held_out": ([(config.held_out_tasks, long)], _HELD_OUT_SEED, ["--held-out"]),
         }
         counts: dict[str, int] = {}
-        for name, (count, seed, more) in sets.items():
+        for name, (parts, seed, more) in sets.items():
             others = [word for other in counts for word in ("--exclude", folder / other)]
             shutil.rmtree(folder / name, ignore_errors=True)
-            size = config.train_size if name == "train" else config.practice_size
-            self._launch(
-                "tasks", "build", "--out", folder / name, "--count", count, "--seed", seed, "--size", size,
-                *others, *more,
-            )  # fmt: skip
-            report = folder / f"{name}.jsonl"
+            for count, size in parts:
+                self._launch(
+                    "tasks", "build", "--out", folder / name, "--count", count, "--size", size,
+                    "--seed", config.seed + seed, *others, *more,
+                )  # fmt: skip
             self._launch(
                 "tasks", "check", folder / name, "--backend", config.backend, "--jobs", config.jobs,
-                "--out", report, "--remove-failed",
+                "--out", folder / f"{name}.jsonl", "--remove-failed",
             )  # fmt: skip
             counts[name] = len(list((folder / name).glob("*/task.toml")))
         both = folder / "evaluation"

@@ -163,7 +163,9 @@ def test_an_excluded_task_is_drawn_again(tmp_path):
 
 def test_a_family_with_too_few_instances_is_refused(tmp_path, monkeypatch):
     instance = FAMILIES["write"].generate(Random(0))
-    stuck = FAMILIES["write"].__class__(name="write", area="files", skills=(), generate=lambda rng, size: instance)
+    stuck = FAMILIES["write"].__class__(
+        name="write", area="files", skills=(), generate=lambda rng, size: instance
+    )
     monkeypatch.setitem(FAMILIES, "write", stuck)
     with pytest.raises(InputError, match="'write' has no new instance at index 1"):
         build(tmp_path, 2, 0, ["write"])
