@@ -69,8 +69,6 @@ def evaluate(options: argparse.Namespace, overrides: list[str]) -> None:
         return
     renamed = {"--engine": "--engine_url"}
     config = load_config(EvalConfig, options.config, [renamed.get(word, word) for word in overrides])
-    for path in filter(None, (config.out, config.trajectories_out)):
-        require_writable(path)
     result = run(config)
     print(json.dumps({key: result[key] for key in ("mean_reward", "mean_reward_ci95", "solved", "errors")}))
 
@@ -110,6 +108,7 @@ def tasks(options: argparse.Namespace, words: list[str]) -> int | None:
 def tasks_build(words: Sequence[str]) -> None:
     """Generate task folders from a seed."""
     from sandbox.factory import build
+    from sandbox.factory.base import MAX_SIZE, MIN_SIZE
 
     parser = _parser("tasks build", tasks_build.__doc__)
     parser.add_argument("--out", type=Path, required=True)
@@ -117,7 +116,10 @@ def tasks_build(words: Sequence[str]) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--families", type=_names, help="comma-separated; default: all")
     parser.add_argument("--held-out", action="store_true", help="of the families that are never trained on")
-    parser.add_argument("--size", type=int, default=3, help="how many things each task asks for, 3 to 6")
+    sizes = f"{MIN_SIZE} to {MAX_SIZE}"
+    parser.add_argument(
+        "--size", type=int, default=MIN_SIZE, help=f"how many things each task asks for, {sizes}"
+    )
     parser.add_argument(
         "--exclude", type=Path, action="append", default=[], help="folder of tasks that none may equal"
     )

@@ -117,13 +117,13 @@ def evaluate(config: EvalConfig) -> dict[str, Any]:
 
 
 async def _evaluate(config: EvalConfig) -> dict[str, Any]:
+    for path in filter(None, (config.out, config.trajectories_out)):
+        require_writable(path)
     if config.backend not in BACKENDS:
         raise InputError(f"backend: {config.backend!r}, expected one of {', '.join(BACKENDS)}")
     backend = BACKENDS[config.backend]
     backend.check()
     tasks = load_tasks(config.tasks)
-    for path in filter(None, (config.out, config.trajectories_out)):
-        require_writable(path)
     start = time.monotonic()
     if config.agent == "model":
         attempts = await _with_model(config, tasks, backend)

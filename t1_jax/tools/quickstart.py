@@ -222,7 +222,8 @@ class _Run:
 
     def _base(self) -> None:
         """Pretrain on notes: what a base model has read before it learns to act."""
-        config, notes = self.config, self._notes("notes", self.config.notes, self.config.seed)
+        config = self.config
+        notes = self._notes("notes", config.notes, config.seed)
         path = self._write("base", {
             "out": self.out / "base", "data": [notes], "seed": config.seed, "model": to_dict(config.model),
             "tokenizer": self.out / "tokenizer", "replay": False, **config.pretrain,
