@@ -106,29 +106,40 @@ def tasks(options: argparse.Namespace, words: list[str]) -> int | None:
 
 
 def tasks_build(words: Sequence[str]) -> None:
-    """Generate task folders from a seed."""
-    from sandbox.factory import build
-    from sandbox.factory.base import MAX_SIZE, MIN_SIZE
+    """Generate task folders from a seed: full-size tasks, or with --drills small ones for a tiny model."""
+    from sandbox.factory import build, drills
+    from sandbox.factory.drills.base import MAX_SIZE, MIN_SIZE
 
     parser = _parser("tasks build", tasks_build.__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--families", type=_names, help="comma-separated; default: all")
+    parser.add_argument("--areas", type=_names, help="comma-separated; default: all")
+    parser.add_argument("--levels", type=_numbers, help="difficulties, comma-separated; default: 1,2,3,4,5")
+    parser.add_argument("--drills", action="store_true", help="small tasks; the options below are for them")
     parser.add_argument("--held-out", action="store_true", help="of the families that are never trained on")
-    sizes = f"{MIN_SIZE} to {MAX_SIZE}"
-    parser.add_argument(
-        "--size", type=int, default=MIN_SIZE, help=f"how many things each task asks for, {sizes}"
-    )
-    parser.add_argument(
-        "--exclude", type=Path, action="append", default=[], help="folder of tasks that none may equal"
-    )
+    sizes = f"{MIN_SIZE} to {MAX_SIZE}; default: {MIN_SIZE}"
+    parser.add_argument("--size", type=int, help=f"how many things each task asks for, {sizes}")
+    parser.add_argument("--exclude", type=Path, action="append", help="folder of tasks that none may equal")
     options = parser.parse_args(words)
+    wrong = ("areas", "levels") if options.drills else ("held_out", "size", "exclude")
+    if given := [name for name in wrong if getattr(options, name)]:
+        kind = "full-size tasks, expected no --drills" if options.drills else "drills, expected --drills"
+        raise InputError(f"tasks build: --{given[0].replace('_', '-')} is for {kind}")
     require_writable(options.out, folder=True)
-    build(
-        options.out, options.count, options.seed, options.families, options.held_out, options.exclude,
-        options.size,
+    if options.drills:
+        size = MIN_SIZE if options.size is None else options.size
+        drills.build(
+            options.out, options.count, options.seed, options.families, options.held_out,
+            options.exclude or (), size,
+        )  # fmt: skip
+        return
+    manifest = build(
+        options.out, options.count, options.seed,
+        names=options.families, areas=options.areas, levels=options.levels or (1, 2, 3, 4, 5),
     )  # fmt: skip
+    print(json.dumps({key: manifest[key] for key in ("count", "refused", "exhausted")}))
 
 
 def tasks_check(words: Sequence[str]) -> int:
@@ -173,7 +184,7 @@ def tasks_tokenizer(words: Sequence[str]) -> None:
 
 def tasks_notes(words: Sequence[str]) -> None:
     """Write short notes (what to do, the commands that do it) to pretrain a toy model on."""
-    from sandbox.factory.notes import notes, to_trajectory
+    from sandbox.factory.drills.notes import notes, to_trajectory
     from sandbox.trajectory import write_frames
     from sandbox.transcript import ChatFormat
 
@@ -318,6 +329,10 @@ class _Parser(argparse.ArgumentParser):
 
 def _names(text: str) -> list[str]:
     return text.split(",")
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
 
 
 def _parser(name: str, description: str | None) -> _Parser:

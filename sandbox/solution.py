@@ -14,10 +14,15 @@ async def run_solution(sandbox: Sandbox, task: Task) -> TerminalResult:
 
     Raises InputError when the task has no solution/solve.sh.
     """
+    return await run_script(sandbox, task, "solve.sh")
+
+
+async def run_script(sandbox: Sandbox, task: Task, name: str) -> TerminalResult:
+    """`run_solution` of another script of solution/."""
     folder = task.path / "solution"
-    if not (folder / "solve.sh").is_file():
-        raise InputError(f"task {task.name}: solution/solve.sh is missing, the oracle has nothing to play")
+    if not (folder / name).is_file():
+        raise InputError(f"task {task.name}: solution/{name} is missing, the oracle has nothing to play")
     await sandbox.upload(folder, "/solution")
     return await sandbox.terminal(
-        f"cd {shlex.quote(task.workdir)} && bash /solution/solve.sh", task.agent_timeout or 600.0
+        f"cd {shlex.quote(task.workdir)} && bash /solution/{name}", task.agent_timeout or 600.0
     )

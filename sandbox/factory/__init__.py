@@ -1,8 +1,10 @@
-"""Task families: small terminal tasks with environment, tests and solution, made from a seed."""
+"""The task factory: terminal tasks with environment, tests and solution, made from a seed.
 
-from sandbox.factory.build import FAMILIES, HELD_OUT_FAMILIES, TRAINING_FAMILIES, build
+Full-size tasks come from `families` (see docs/families.md); `drills` are small ones for tiny models.
+"""
+
+from sandbox.factory.build import build
 from sandbox.factory.corpus import corpus, episode_messages, junk_command
-from sandbox.factory.notes import notes
+from sandbox.factory.family import families
 
-__all__ = ["FAMILIES", "HELD_OUT_FAMILIES", "TRAINING_FAMILIES", "build", "corpus", "episode_messages",
-           "junk_command", "notes"]  # fmt: skip
+__all__ = ["build", "corpus", "episode_messages", "families", "junk_command"]

@@ -1,172 +1,61 @@
-"""The shape of a task family, and the helpers that families share.
+"""What every task family gives, whatever its shape: an Instance, pure data that render.py writes to a folder.
 
-A family is a name and a function from a random generator to an Instance. An Instance is pure data: rendering
-it to a task folder is render.py's work, so a family never touches the disk.
+A family never touches the disk, and draws only from generators that it is given: a seed decides an instance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from random import Random
-from typing import TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
-from sandbox.factory.words import WORDS
+from sandbox.factory.kit import File, Link
 
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """One test, worth one share of the partial reward.
-
-    `name` is what follows `test_`; each of `asserts` is a Python expression over the helpers of
-    render.PRELUDE that must be true. At least one of them is false in the untouched environment.
-    """
-
-    name: str
-    asserts: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Requirement:
-    """One of the separate things that an instruction asks for: how to say, do and test it.
-
-    `verb` is for where no sentence around it says what to do with `text`.
-    """
-
-    text: str
-    command: str
-    check: Check
-    verb: str = ""
-
-    def alone(self) -> Requirement:
-        """The same, worded to stand for itself."""
-        return replace(self, text=f"{self.verb} {self.text}", verb="") if self.verb else self
-
-
-@dataclass(frozen=True, kw_only=True)
-class Instance:
-    """One task as data. `files` maps paths under /app to contents; `steps` are the solution's commands.
-
-    `requirements` are those that can be read apart from the instruction (see notes.py), often none.
-    """
-
-    instruction: str
-    files: dict[str, str | bytes]
-    checks: tuple[Check, ...]
-    steps: tuple[str, ...]
-    difficulty: int
-    requirements: tuple[Requirement, ...] = ()
+Content = str | bytes | File | Link | None
+"""Of one path of an environment: a file's text or bytes, a File (with a mode or a time), a Link, or None for
+an empty folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """A task family.
+    """What a task says of the family that it comes from.
 
-    `generate(rng, size)` makes an instance that asks for `size` things, each with a test: MIN_SIZE (its
-    default) to MAX_SIZE of them. It draws only from the Random given to it, so its seed decides an instance.
+    `binaries` are programs that it needs beyond bash, coreutils, findutils, grep, sed, awk, diff, tar, gzip
+    and python3.
     """
 
     name: str
     area: str
     skills: tuple[str, ...]
-    generate: Callable[..., Instance] = field(repr=False)
-
-    def instance(self, rng: Random, size: int) -> Instance:
-        """An instance whose difficulty counts its size too."""
-        made = self.generate(rng, size)
-        return replace(made, difficulty=min(5, made.difficulty + size - MIN_SIZE))
+    binaries: tuple[str, ...] = ()
 
 
-MIN_SIZE, MAX_SIZE = 3, 6  # of an instance; what the small pools of words suffice for
-_POOLS = 6  # of files, and as many of parameters
-_POOL_SIZE = 5
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """One task as data.
 
-
-class Names:
-    """Hands out the words of one instance, none twice, so that no two things of a task are confused.
-
-    Files, other parameters and contents have words of their own, and the n-th file (or parameter) of an
-    instance comes from the n-th of several small pools: a small model can tell what a word is for by the
-    word, as people can tell a host name from a user name.
+    files: path -> content; a path that starts with / is as it says, all others are under /app.
+    steps: the solution's commands, each a call of the terminal, run in /app.
+    difficulty: 1 to 5.
+    lazy: commands of an answer that fits only what the agent can see; they must not solve the task.
     """
 
-    def __init__(self, rng: Random) -> None:
-        size = _POOL_SIZE
-        parts = [rng.sample(WORDS[i : i + size], size) for i in range(0, 2 * _POOLS * size, size)]
-        self._files, self._words = parts[:_POOLS], parts[_POOLS:]
-        self._contents = rng.sample(WORDS[2 * _POOLS * size :], len(WORDS) - 2 * _POOLS * size)
-        self._drawn = [0, 0]
+    image: ClassVar[str]
+    agent_timeout: ClassVar[float]  # seconds
+    memory_mb: ClassVar[int]
 
-    def _next(self, kind: int, pools: list[list[str]]) -> str:
-        self._drawn[kind] += 1
-        return pools[(self._drawn[kind] - 1) % _POOLS].pop()
+    instruction: str
+    files: Mapping[str, Content]
+    steps: tuple[str, ...]
+    difficulty: int
+    lazy: tuple[str, ...] = ()
 
-    def word(self) -> str:
-        """A parameter: a directory, a word to write or to look for."""
-        return self._next(1, self._words)
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """The ids of the tests, in order."""
+        raise NotImplementedError
 
-    def file(self, extension: str = "txt") -> str:
-        """A file name."""
-        return f"{self._next(0, self._files)}.{extension}"
-
-    def take(self, count: int) -> list[str]:
-        """Words of contents."""
-        return [self._contents.pop() for _ in range(count)]
-
-    def lines(self, count: int) -> str:
-        """Text of `count` one-word lines."""
-        return "".join(f"{word}\n" for word in self.take(count))
-
-
-def check(name: str, *asserts: str) -> Check:
-    return Check(name=name.replace(".", "_"), asserts=asserts)
-
-
-def spread(rng: Random, options: Sequence[_T], count: int) -> list[_T]:
-    """`count` of the options in random order; none comes again before all others have come."""
-    drawn: list[_T] = []
-    while len(drawn) < count:
-        drawn += rng.sample(options, min(len(options), count - len(drawn)))
-    return drawn
-
-
-def numbered(parts: Sequence[str]) -> list[str]:
-    """`(1) a`, `(2) b`, ...: what an agent can name when it says which of them it does next."""
-    return [f"({number}) {part}" for number, part in enumerate(parts, 1)]
-
-
-def listing(parts: Sequence[str], last: str = "and") -> str:
-    """`a, b, and c`."""
-    return f"{', '.join(parts[:-1])}, {last} {parts[-1]}"
-
-
-def assemble(
-    rng: Random,
-    *,
-    phrasings: Sequence[str],
-    requirements: Sequence[Requirement],
-    files: dict[str, str | bytes],
-    difficulty: int,
-    look: str | None = None,
-    **fields: str,
-) -> Instance:
-    """An Instance of separate requirements.
-
-    A phrasing is a format string with {items} (the requirements, listed) and the names in `fields`. With
-    `look`, that command comes first as a call of its own, since the later commands depend on what it shows.
-    """
-    items = numbered([r.text for r in requirements])
-    instruction = rng.choice(phrasings).format(items=listing(items), **fields)
-    steps = [r.command for r in requirements]
-    if look is not None:
-        steps.insert(0, look)
-    return Instance(
-        instruction=instruction,
-        files=files,
-        checks=tuple(r.check for r in requirements),
-        steps=tuple(steps),
-        difficulty=difficulty,
-        requirements=() if look or fields else tuple(requirements),
-    )
+    @property
+    def test_files(self) -> dict[str, str]:
+        """The files of tests/ beside the runner; test_outputs.py with the functions `tests` among them."""
+        raise NotImplementedError

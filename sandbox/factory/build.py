@@ -1,122 +1,146 @@
-"""Builds task folders from families: the same arguments give the same bytes."""
+"""Builds a set of full-size tasks: the same arguments give the same bytes."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib
-import json
-import pkgutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
-from random import Random
+from typing import Any
+
+from rich.progress import track
 
 from sandbox.errors import InputError
-from sandbox.factory import families as _families
 from sandbox.factory import render
-from sandbox.factory.base import MAX_SIZE, MIN_SIZE, Family, Instance
+from sandbox.factory.duplicates import Seen
+from sandbox.factory.family import LEVELS, Drawn, Family, families
+from sandbox.files import write_json
 
-
-def _load_families() -> dict[str, Family]:
-    modules = sorted(module.name for module in pkgutil.iter_modules(_families.__path__))
-    found = [importlib.import_module(f"{_families.__name__}.{name}").FAMILY for name in modules]
-    return {family.name: family for family in found}
-
-
-FAMILIES: dict[str, Family] = _load_families()
-"""Every family by name, held-out ones included."""
-
-HELD_OUT_FAMILIES: tuple[str, ...] = ("mixed_files", "mixed_data", "sweep")
-"""Families that recombine the skills of the others. Never train on them: they show if skills carry over."""
-
-TRAINING_FAMILIES: tuple[str, ...] = tuple(name for name in FAMILIES if name not in HELD_OUT_FAMILIES)
-
-# Draws of one index before a build gives up: a family whose instances collide this often has too few of them.
-_ATTEMPTS = 100
+# Draws in a row that repeat what is there before a family counts as used up at a level.
+_ATTEMPTS = 60
 
 
 def build(
     out: Path,
     count: int,
     seed: int,
-    families: Sequence[str] | None = None,
-    held_out: bool = False,
-    exclude: Sequence[Path] = (),
-    size: int = MIN_SIZE,
-) -> list[Path]:
-    """Writes `count` task folders into `out`, spread evenly over the families; returns their paths in order.
+    *,
+    names: Sequence[str] | None = None,
+    areas: Sequence[str] | None = None,
+    levels: Sequence[int] = LEVELS,
+) -> dict[str, Any]:
+    """Writes `count` task folders into `out`, and out/manifest.json, which is returned.
+
+    Tasks are dealt in turns to every family at every level, so that they spread evenly; a family that has no
+    more tasks that differ (duplicates.py) leaves its turns to the others.
 
     Args:
-      out: folder for the tasks; made when missing. A task of the same name is overwritten by the same bytes.
+      out: a folder that is empty or not there.
       count: number of tasks, at least 1.
-      seed: builds of different seeds share no instance in practice; the same arguments give the same bytes.
-      families: family names; None for all the training families, or with `held_out` all the held-out ones.
-      held_out: whether the tasks are for evaluation on held-out families. Naming a held-out family without
-        it is an error, so that none slips into training.
-      exclude: folders of tasks that no task built may equal (see `identity`).
-      size: how many things each task asks for.
+      seed: builds of different seeds share no task in practice.
+      names: of families; None for all of them.
+      areas: None for all of them.
+      levels: difficulties, of 1 to 5.
 
-    Raises:
-      InputError: an unknown family, a held-out family without `held_out` (or the reverse), a count below 1,
-        a size out of range, an excluded folder without tasks, or a family with too few distinct instances.
+    Returns the manifest: "seed", "count", "refused" (draws by reason), "exhausted" (family and level that ran
+    out of tasks, "name/level"), and "tasks": name -> SHA-256 of the folder, see render.digest.
+
+    Raises InputError: a family, an area or a level that is unknown, a count below 1 or above what the families
+    have, or a folder that holds something.
     """
-    chosen = choose(families, held_out)
-    if count < 1:
-        raise InputError(f"tasks build: count is {count}, expected at least 1")
-    if not MIN_SIZE <= size <= MAX_SIZE:
-        raise InputError(f"tasks build: size is {size}, expected {MIN_SIZE} to {MAX_SIZE}")
-    paths: list[Path] = []
-    seen = {key for folder in exclude for key in _identities(folder)}
-    for index in range(count):
-        family = FAMILIES[chosen[index % len(chosen)]]
-        name, instance = _fresh(family, seed, index // len(chosen), size, seen)
-        folder = Path(out) / name
-        render.write(folder, render.folder_files(family, instance, seed))
-        paths.append(folder)
-    return paths
+    chosen = choose(names, areas)
+    if unknown := [level for level in levels if level not in LEVELS]:
+        raise InputError(f"tasks build: levels has {unknown[0]}, expected numbers from 1 to 5")
+    if count < 1 or not levels:
+        raise InputError(f"tasks build: count is {count} at {len(levels)} levels, expected at least 1")
+    out = Path(out)
+    if out.exists() and any(out.iterdir()):
+        raise InputError(f"tasks build: out is {out}, which holds something; expected an empty folder")
+    deal = Deal(chosen, seed, levels)
+    hashes: dict[str, str] = {}
+    for family, instance, name in track(deal.tasks(count), "building", total=count, transient=True):
+        folder = render.folder_files(family, instance, seed)
+        render.write(out / name, folder)
+        hashes[name] = render.digest(folder)
+    manifest = {
+        "seed": seed,
+        "count": count,
+        "refused": dict(sorted(deal.refused.items())),
+        "exhausted": sorted(deal.exhausted),
+        "tasks": hashes,
+    }
+    write_json(out / "manifest.json", manifest)
+    return manifest
 
 
-def choose(families: Sequence[str] | None, held_out: bool) -> tuple[str, ...]:
-    """The named families, or all of a kind. Raises InputError for names unknown or of the other kind."""
-    allowed = HELD_OUT_FAMILIES if held_out else TRAINING_FAMILIES
-    if families is None:
-        return allowed
-    for name in families:
-        if name not in FAMILIES:
-            raise InputError(f"tasks build: families has {name!r}, expected names from {', '.join(FAMILIES)}")
-        if name not in allowed:
-            kind, names = "training" if held_out else "held-out", ", ".join(allowed)
-            raise InputError(f"tasks build: families has {name!r} ({kind}), expected names from {names}")
-    if not families:
-        raise InputError("tasks build: families is empty, expected at least one name")
-    return tuple(families)
+def choose(names: Sequence[str] | None, areas: Sequence[str] | None) -> list[Family]:
+    """The families so named, in those areas. Raises InputError for what is unknown, or when none is left."""
+    every = families()
+    for what, given, known in (
+        ("families", names, set(every)),
+        ("areas", areas, {family.area for family in every.values()}),
+    ):
+        if unknown := [name for name in given or () if name not in known]:
+            listed = ", ".join(sorted(known))
+            raise InputError(f"tasks build: {what} has {unknown[0]!r}, expected names from {listed}")
+    chosen = [
+        family
+        for family in every.values()
+        if (names is None or family.name in names) and (areas is None or family.area in areas)
+    ]
+    if not chosen:
+        raise InputError(
+            "tasks build: families and areas have nothing in common, expected at least one family"
+        )
+    return chosen
 
 
-def _fresh(family: Family, seed: int, index: int, size: int, seen: set[str]) -> tuple[str, Instance]:
-    """Folder name and instance of (family, seed, index, size), redrawn while it repeats a seen one."""
-    for attempt in range(_ATTEMPTS):
-        digest = hashlib.sha256(f"{family.name}/{seed}/{index}/{size}/{attempt}".encode()).digest()
-        instance = family.instance(Random(int.from_bytes(digest[:8], "big")), size)
-        name = f"{family.name}-{digest.hex()[:8]}"
-        key = identity(instance.instruction, instance.steps)
-        if key not in seen and name not in seen:
-            seen.update((key, name))
-            return name, instance
-    raise InputError(
-        f"tasks build: family {family.name!r} has no new instance at index {index}, expected a smaller count"
-    )
+class Deal:
+    """Deals tasks in turns, and counts what it refused."""
 
+    def __init__(self, chosen: Sequence[Family], seed: int, levels: Sequence[int]) -> None:
+        # A few tasks already are of many families and of every level.
+        turns = product(range(len(levels)), enumerate(chosen))
+        self._cells = [(family, levels[(place + turn) % len(levels)]) for turn, (place, family) in turns]
+        self._seed = seed
+        self._seen = {family.name: Seen() for family in chosen}
+        self._drawn: Counter[tuple[str, int]] = Counter()
+        self._names: set[str] = set()
+        self.refused: Counter[str] = Counter()
+        self.exhausted: list[str] = []
 
-def identity(instruction: str, steps: Sequence[str]) -> str:
-    """What makes two instances the same task: instruction and solution, without case and spacing."""
-    return " ".join(" ".join([instruction, *steps]).lower().split())
+    def tasks(self, count: int) -> Iterator[tuple[Family, Drawn, str]]:
+        """Yields (family, task, name of its folder). Raises InputError when there are not so many."""
+        dealt, cells = 0, self._cells
+        while cells:
+            left = []
+            for family, level in cells:
+                if dealt == count:
+                    return
+                found = self._fresh(family, level)
+                if found is None:
+                    self.exhausted.append(f"{family.name}/{level}")
+                    continue
+                yield family, *found
+                dealt += 1
+                left.append((family, level))
+            cells = left
+        if dealt < count:
+            raise InputError(
+                f"tasks build: count is {count}, expected at most {dealt}, as these families have"
+            )
 
-
-def _identities(folder: Path) -> Iterator[str]:
-    """Of the tasks in a folder that was built."""
-    tasks = sorted(path.parent for path in Path(folder).glob("*/task.toml"))
-    if not tasks:
-        raise InputError(f"tasks build: exclude has {folder}, expected a folder of tasks")
-    for task in tasks:
-        lines = (task / "solution" / "steps.jsonl").read_text().splitlines()
-        steps = [json.loads(line)["arguments"]["command"] for line in lines]
-        yield identity((task / "instruction.md").read_text(), steps)
+    def _fresh(self, family: Family, level: int) -> tuple[Drawn, str] | None:
+        for _ in range(_ATTEMPTS):
+            self._drawn[family.name, level] += 1
+            text = f"{family.name}/{self._seed}/{level}/{self._drawn[family.name, level]}"
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            name = f"{family.name}-{digest[:8]}"
+            instance = family.instance(digest, level)
+            reason = self._seen[family.name].refuse(instance.instruction, instance.steps)
+            if not reason and name not in self._names:
+                self._names.add(name)
+                return instance, name
+            self.refused[reason or "same name"] += 1
+        return None

@@ -25,7 +25,8 @@ _CALL = """\
 </parameter>
 </function>
 </tool_call>"""
-_PATH = re.compile(r"(?<![\w.*/])(?:/app/)?[a-z]+(?:/[a-z]+)*\.[a-z]+(?:\.gz)?\b")
+# Names with an extension, and whatever lies under /app.
+_PATH = re.compile(r"(?<![\w.*/-])(?:/app(?:/[\w.-]*\w)+|/?(?:[\w-]+/)*[\w-]+(?:\.[a-zA-Z]\w*)+)")
 
 
 def corpus(task_paths: Iterable[Path]) -> Iterator[str]:
@@ -75,4 +76,8 @@ def junk_command(instruction: str) -> str:
     A task whose tests pay for it rewards the existence of files; sandbox.check measures it.
     """
     paths = sorted(set(_PATH.findall(instruction)))
-    return "\n".join(f"mkdir -p $(dirname {path}); echo x > {path}" for path in paths) or "true"
+    lines = [
+        f"mkdir -p $(dirname {path}); echo {'{}' if path.endswith('.json') else 'x'} > {path}"
+        for path in paths
+    ]
+    return "\n".join(lines) or "true"

@@ -187,7 +187,7 @@ class _Run:
             shutil.rmtree(folder / name, ignore_errors=True)
             for count, size in parts:
                 self._launch(
-                    "tasks", "build", "--out", folder / name, "--count", count, "--size", size,
+                    "tasks", "build", "--drills", "--out", folder / name, "--count", count, "--size", size,
                     "--seed", config.seed + seed, *others, *more,
                 )  # fmt: skip
             self._launch(

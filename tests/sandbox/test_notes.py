@@ -5,8 +5,8 @@ import re
 import pytest
 
 from sandbox.errors import InputError
-from sandbox.factory import notes
-from sandbox.factory.notes import to_trajectory
+from sandbox.factory.drills import notes
+from sandbox.factory.drills.notes import to_trajectory
 
 FAMILIES = ["config", "rename", "symlink", "write"]
 

@@ -1,1 +1,1 @@
-"""One module a task family, each with a FAMILY."""
+"""Full-size task families: families/AREA/NAME.py, one module each."""

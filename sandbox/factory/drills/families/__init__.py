@@ -1,0 +1,1 @@
+"""One module a task family, each with a FAMILY."""

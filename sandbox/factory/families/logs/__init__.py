@@ -1,0 +1,1 @@
+"""Reading what programs have logged."""
