@@ -137,10 +137,10 @@ class Deal:
             text = f"{family.name}/{self._seed}/{level}/{self._drawn[family.name, level]}"
             digest = hashlib.sha256(text.encode()).hexdigest()
             name = f"{family.name}-{digest[:8]}"
-            instance = family.instance(digest, level)
-            reason = self._seen[family.name].refuse(instance.instruction, instance.steps)
+            _, instruction, steps = family.draft(digest, level)
+            reason = self._seen[family.name].refuse(instruction, steps)
             if not reason and name not in self._names:
                 self._names.add(name)
-                return instance, name
+                return family.instance(digest, level), name
             self.refused[reason or "same name"] += 1
         return None

@@ -91,7 +91,18 @@ def put(path: str, text: str) -> str:
     return f"cat > {path} <<'END'\n{text.rstrip()}\nEND"
 
 
+def swap(path: str, old: str, new: str) -> str:
+    """The command that puts one text in the place of another, the first time that it occurs in a file."""
+    code = f"text = open({path!r}).read()\nopen({path!r}, 'w').write(text.replace({old!r}, {new!r}, 1))"
+    return f"python3 - <<'END'\n{code}\nEND"
+
+
 # -- for the tests -----------------------------------------------------------------------------------------
+
+
+def given(p: Params) -> Random:
+    """The generator that `files` was called with, to make the environment's data again."""
+    return random.Random(f"{p.seed}/files")
 
 
 def hidden(p: Params) -> Random:

@@ -1,0 +1,1 @@
+"""Build systems and compilers."""

@@ -1,0 +1,1 @@
+"""Checksums, signatures and encodings."""

@@ -1,0 +1,1 @@
+"""Programs that do not do what they should."""

@@ -1,0 +1,1 @@
+"""Permissions, secrets and other hygiene."""

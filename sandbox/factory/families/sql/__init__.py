@@ -1,0 +1,1 @@
+"""Databases, with SQLite."""
