@@ -47,11 +47,11 @@ P = import_module("kit").Params(
 {parameters}
 )
 '''
-_TEST = '''
+_TEST = """
 
 def {name}():
     family.{function}(P{case})
-'''
+"""
 _LIBRARY = re.compile(r"^from sandbox\.factory\.(\w+) import", re.MULTILINE)
 
 

@@ -4,6 +4,7 @@ Hard: pattern rules over wildcards, folders that appear on the way, and exact de
 """
 
 import os
+from itertools import chain
 
 from sandbox.factory.kit import APP, given, hidden, put, run, scratch, tidy, word, words
 
@@ -13,19 +14,37 @@ BINARIES = ("make",)
 STAGES = {
     "sorted": ("its lines sorted in byte order", "LC_ALL=C sort", lambda t: sorted(t)),
     "upper": ("all letters made upper case", "tr a-z A-Z", lambda t: [line.upper() for line in t]),
-    "once": ("without lines that repeat the one before", "uniq", lambda t: [a for a, b in zip(t, [None, *t]) if a != b]),
-    "short": ("without lines of more than 12 characters", "grep -xE '.{0,12}' || true", lambda t: [a for a in t if len(a) < 13]),
+    "once": (
+        "without lines that repeat the one before",
+        "uniq",
+        lambda t: [a for a, b in zip(t, [None, *t[:-1]], strict=True) if a != b],
+    ),
+    "short": (
+        "without lines of more than 12 characters",
+        "grep -xE '.{0,12}' || true",
+        lambda t: [a for a in t if len(a) < 13],
+    ),
     "first": ("only its first 5 lines", "head -n 5", lambda t: t[:5]),
     "turned": ("its lines in reverse order", "tac", lambda t: t[::-1]),
-    "noted": ("without lines that begin with #", "grep -v '^\\#' || true", lambda t: [a for a in t if a[0] != "#"]),
+    "noted": (
+        "without lines that begin with #",
+        "grep -v '^\\#' || true",
+        lambda t: [a for a in t if a[0] != "#"],
+    ),
 }
 BUNDLES = {
-    "all the results one after another, in the order of their names": ("cat $^", lambda r: sum(r.values(), [])),
+    "all the results one after another, in the order of their names": (
+        "cat $^",
+        lambda r: [*chain(*r.values())],
+    ),
     "a line `NAME COUNT` for each source in the order of their names, with the number of lines of its result": (
-        "for f in $^; do echo \"$$(basename $$f .{last}) $$(wc -l < $$f)\"; done",
+        'for f in $^; do echo "$$(basename $$f .{last}) $$(wc -l < $$f)"; done',
         lambda r: [f"{name} {len(lines)}" for name, lines in r.items()],
     ),
-    "every line that occurs in a result, once, in byte order": ("LC_ALL=C sort -u $^", lambda r: sorted(set(sum(r.values(), [])))),
+    "every line that occurs in a result, once, in byte order": (
+        "LC_ALL=C sort -u $^",
+        lambda r: sorted(set([*chain(*r.values())])),
+    ),
 }
 
 
@@ -60,18 +79,19 @@ def instruction(p):
         before = f"{p.build}/NAME.{stage}"
     listed = "\n".join([*stages, f"- {p.build}/{p.name}: {p.bundle}"])
     rest = (
-        f"`make` alone builds {p.build}/{p.name}; `make {p.clean}` removes {p.build}. After a change of one source, make "
-        "must build again only what depends on it, and where nothing has changed, nothing. No list of sources may "
-        f"stand in the Makefile: every .txt file in {p.sources} is one."
+        f"`make` alone builds {p.build}/{p.name}; `make {p.clean}` removes {p.build}. After a change of "
+        "one source, make must build again only what depends on it, and where nothing has changed, "
+        f"nothing. No list of sources may stand in the Makefile: every .txt file in {p.sources} is one."
     )
     results = "The results of which it speaks are those of the last step."
     return [
-        f"Write /app/Makefile for GNU make. From each source {p.sources}/NAME.txt it makes, in this order:\n{listed}\n\n"
-        f"{results} {rest} Then run make.",
-        f"The texts in /app/{p.sources} go through a pipeline:\n{listed}\n\n{results} Please write a Makefile in /app that "
-        f"does it, and build everything once. {rest}",
-        f"We need a Makefile in /app (GNU make) so that the following files are made from /app/{p.sources}, NAME being "
-        f"that of a source:\n{listed}\n\n{results} {rest} Leave the folder built.",
+        f"Write /app/Makefile for GNU make. From each source {p.sources}/NAME.txt it makes, in this "
+        f"order:\n{listed}\n\n{results} {rest} Then run make.",
+        f"The texts in /app/{p.sources} go through a pipeline:\n{listed}\n\n{results} Please write a "
+        f"Makefile in /app that does it, and build everything once. {rest}",
+        "We need a Makefile in /app (GNU make) so that the following files are made from "
+        f"/app/{p.sources}, NAME being that of a source:\n{listed}\n\n{results} {rest} Leave the folder "
+        "built.",
     ]
 
 
@@ -86,7 +106,14 @@ def makefile(p):
     for stage in p.stages:
         lines += [f"{p.build}/%.{stage}: {before} | {p.build}", f"\t({STAGES[stage][1]}) < $< > $@"]
         before = f"{p.build}/%.{stage}"
-    lines += [f"{p.build}:", "\tmkdir -p $@", f".PHONY: {p.clean}", f"{p.clean}:", f"\trm -rf {p.build}", ".SECONDARY:"]
+    lines += [
+        f"{p.build}:",
+        "\tmkdir -p $@",
+        f".PHONY: {p.clean}",
+        f"{p.clean}:",
+        f"\trm -rf {p.build}",
+        ".SECONDARY:",
+    ]
     return "\n".join(lines)
 
 
@@ -123,7 +150,9 @@ def project(rng, p):
     """A folder with the agent's Makefile and new sources, and these."""
     sources = texts(rng, p)
     with open(f"{APP}/Makefile") as file:
-        return scratch({"Makefile": file.read()} | {f"{p.sources}/{n}.txt": t for n, t in sources.items()}), sources
+        return scratch(
+            {"Makefile": file.read()} | {f"{p.sources}/{n}.txt": t for n, t in sources.items()}
+        ), sources
 
 
 def test_built(p):
@@ -140,7 +169,9 @@ def test_hidden_change_builds_what_depends_on_it(p):
     folder, sources = project(hidden(p), p)
     run("make", cwd=folder)
     name = sorted(sources)[1]
-    for path, time in [(f"{p.sources}/{n}.txt", 1e9) for n in sources] + [(b, 1.1e9) for b in found(folder, p)]:
+    for path, time in [(f"{p.sources}/{n}.txt", 1e9) for n in sources] + [
+        (b, 1.1e9) for b in found(folder, p)
+    ]:
         os.utime(f"{folder}/{path}", (time, time))
     run("make", "-q", cwd=folder)
     os.utime(f"{folder}/{p.sources}/{name}.txt", (1.2e9, 1.2e9))

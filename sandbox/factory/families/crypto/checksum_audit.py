@@ -4,6 +4,7 @@ Hard: lists come in two forms and several algorithms, and files may be changed, 
 """
 
 import hashlib
+
 from sandbox.factory.kit import at, given, hidden, put, read, run, scratch, tidy, word, words
 
 SKILLS = ("checksums", "sha256sum", "find", "comm", "shell scripts")
@@ -11,7 +12,10 @@ SKILLS = ("checksums", "sha256sum", "find", "comm", "shell scripts")
 ALGORITHMS = ("md5", "sha1", "sha256", "sha512")
 FORMS = {
     "CHECKSUM, two spaces, PATH": ("{sum}  {path}", r"s/^([0-9a-f]+)  (.*)$/\1 \2/"),
-    "ALGORITHM (PATH) = CHECKSUM": ("{name} ({path}) = {sum}", r"s/^[A-Z0-9]+ \((.*)\) = ([0-9a-f]+)$/\2 \1/"),
+    "ALGORITHM (PATH) = CHECKSUM": (
+        "{name} ({path}) = {sum}",
+        r"s/^[A-Z0-9]+ \((.*)\) = ([0-9a-f]+)$/\2 \1/",
+    ),
     "PATH, a tab, CHECKSUM": ("{path}\t{sum}", r"s/^(.*)\t([0-9a-f]+)$/\2 \1/"),
 }
 STATES = {
@@ -77,13 +81,14 @@ def instruction(p):
     form = f"Each line of the list {p.list} is of the form: {p.form} ({p.algorithm}; paths are relative to the folder).{comments}"
     shape = f"one line, `STATE PATH`, for each of these, sorted by {p.order} in byte order:\n{states}\n\n{form}{counts}{code}"
     return [
-        f"The files in /app/{p.folder} have checksums in {p.list}, but not all of them are as they were. Write the bash "
-        f"script /app/{p.script}, which takes such a folder and prints {shape} Save what it prints for {p.folder} as "
-        f"/app/{p.out}. The script is for other folders too.",
-        f"Check /app/{p.folder} against the list /app/{p.folder}/{p.list}: /app/{p.out} shall hold {shape} Do it with a "
-        f"bash script, /app/{p.script}, whose argument is the folder and which prints the result; we audit more folders.",
-        f"`bash /app/{p.script} FOLDER` is to audit a folder that has a list of checksums, {p.list}. Please write it. It "
-        f"prints {shape} Audit /app/{p.folder} with it, output in /app/{p.out}.",
+        f"The files in /app/{p.folder} have checksums in {p.list}, but not all of them are as they were. "
+        f"Write the bash script /app/{p.script}, which takes such a folder and prints {shape} Save what "
+        f"it prints for {p.folder} as /app/{p.out}. The script is for other folders too.",
+        f"Check /app/{p.folder} against the list /app/{p.folder}/{p.list}: /app/{p.out} shall hold "
+        f"{shape} Do it with a bash script, /app/{p.script}, whose argument is the folder and which "
+        "prints the result; we audit more folders.",
+        f"`bash /app/{p.script} FOLDER` is to audit a folder that has a list of checksums, {p.list}. "
+        f"Please write it. It prints {shape} Audit /app/{p.folder} with it, output in /app/{p.out}.",
     ]
 
 
@@ -101,7 +106,7 @@ def program(p):
         "while IFS= read -r line; do",
         "  path=${line#* }; want=${line%% *}",
         '  if [ ! -f "$path" ]; then echo "MISSING $path"',
-        f"  elif [ \"$({tool} < \"$path\" | cut -d ' ' -f 1)\" = \"$want\" ]; then echo \"OK $path\"",
+        f'  elif [ "$({tool} < "$path" | cut -d \' \' -f 1)" = "$want" ]; then echo "OK $path"',
         '  else echo "CHANGED $path"; fi',
         "done < $work/listed > $work/found",
         "cut -d ' ' -f 2- $work/listed | grep -vxFf - $work/there | sed 's/^/EXTRA /' >> $work/found",
@@ -114,7 +119,11 @@ def program(p):
 
 
 def solution(p):
-    return [f"head -n 5 {p.folder}/{p.list}", put(p.script, program(p)), f"bash {p.script} {p.folder} > {p.out}; cat {p.out}"]
+    return [
+        f"head -n 5 {p.folder}/{p.list}",
+        put(p.script, program(p)),
+        f"bash {p.script} {p.folder} > {p.out}; cat {p.out}",
+    ]
 
 
 def lazy(p):
@@ -139,7 +148,10 @@ def test_hidden_sound_folder(p):
     texts, _ = folder(rng, p)
     del texts[p.list]
     sums = {path: hashlib.new(p.algorithm, text.encode()).hexdigest() for path, text in texts.items()}
-    lines = [FORMS[p.form][0].format(sum=value, path=path, name=p.algorithm.upper()) for path, value in sums.items()]
+    lines = [
+        FORMS[p.form][0].format(sum=value, path=path, name=p.algorithm.upper())
+        for path, value in sums.items()
+    ]
     done = run("bash", at(p.script), scratch(texts | {p.list: "\n".join(lines) + "\n"}), ok=False)
     sound = dict.fromkeys(texts, "OK")
     assert (tidy(done.stdout), done.returncode) == (audit(sound, p), int(p.code and "OK" in p.states))

@@ -36,7 +36,7 @@ COMMANDS = {
             print(line)
             line = ""
         line = f"{line} {w}".strip()
-    print(line)""", [("len(line) + 1 + len(w) > 20", "len(line) + len(w) > 20"), ("len(w) > 20", "len(w) >= 20"), ("    print(line)\\n", "")]),
+    print(line)""", [("len(line) + 1 + len(w) > 20", "len(line) + len(w) > 20"), ("len(w) > 20", "len(w) >= 20")]),
     "runs": ("prints the length of the longest run of equal numbers", """\
     best = now = 1
     for a, b in zip(xs, xs[1:]):
@@ -50,7 +50,13 @@ def draw(rng, level):
     names = rng.sample(list(COMMANDS), min(len(COMMANDS), 4 + level))
     broken = sorted(rng.sample(names, level + 1), key=names.index)
     bugs = {name: rng.randrange(len(COMMANDS[name][2])) for name in broken}
-    return {"program": f"{word(rng)}.py", "log": f"{word(rng)}.md", "names": names, "bugs": bugs, "cases": broken}
+    return {
+        "program": f"{word(rng)}.py",
+        "log": f"{word(rng)}.md",
+        "names": names,
+        "bugs": bugs,
+        "cases": broken,
+    }
 
 
 def function(name, bug=None):
@@ -75,12 +81,14 @@ def instruction(p):
     few = f"{len(p.cases)} of its commands"
     note = f"Then list the names of the commands that you mended in /app/{p.log}, one a line, as the manual orders them."
     return [
-        f"/app/{p.program} is a toolbox whose commands are described in /app/MANUAL.md. {few} do not do what the "
-        f"manual says. Find out which, and mend the program; all the others must go on as they do. {note}",
-        f"Users complain that {few} of /app/{p.program} give wrong results for some input, but cannot say which. The "
-        f"manual, /app/MANUAL.md, is right. Correct the program without changing anything else that it does. {note}",
-        f"Please compare /app/{p.program} with its manual /app/MANUAL.md: {few} have a mistake each. Repair them in "
-        f"place. {note}",
+        f"/app/{p.program} is a toolbox whose commands are described in /app/MANUAL.md. {few} do not do "
+        "what the manual says. Find out which, and mend the program; all the others must go on as they "
+        f"do. {note}",
+        f"Users complain that {few} of /app/{p.program} give wrong results for some input, but cannot say "
+        "which. The manual, /app/MANUAL.md, is right. Correct the program without changing anything else "
+        f"that it does. {note}",
+        f"Please compare /app/{p.program} with its manual /app/MANUAL.md: {few} have a mistake each. "
+        f"Repair them in place. {note}",
     ]
 
 
@@ -115,7 +123,9 @@ def arguments(rng, name):
 def works(p, rng, name):
     """Whether a command is right, on input on which its mistake, if it had one, shows."""
     bug, tries = p.bugs.get(name), [arguments(rng, name) for _ in range(200)]
-    told = [given for given in tries if bug is None or prints(name, bug, given) != prints(name, None, given)][:2]
+    told = [given for given in tries if bug is None or prints(name, bug, given) != prints(name, None, given)][
+        :2
+    ]
     return told and all(output("python3", at(p.program), name, *x) == prints(name, None, x) for x in told)
 
 

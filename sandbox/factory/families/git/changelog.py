@@ -61,7 +61,8 @@ def program(p):
         log = f"git log {'--reverse ' * p.oldest}--format='%s%x09{format(p)}' {reach}"
         lines += [
             f"list=$({log} | grep -E '^{kind}{scope}{mark}: ' | cut -f 2 | sed 's/^/- /')",
-            f"echo '## {TITLES[kind]}'" + (""" "($(printf '%s' "$list" | grep -c ''))\"""" if p.count else ""),
+            f"echo '## {TITLES[kind]}'"
+            + (""" "($(printf '%s' "$list" | grep -c ''))\"""" if p.count else ""),
             '[ -z "$list" ] || printf \'%s\\n\' "$list"',
         ]
     return "\n".join(lines)
@@ -71,7 +72,11 @@ def instruction(p):
     kinds = ", ".join(f"{kind} ({TITLES[kind]})" for kind in p.kinds)
     scope = " A scope in brackets may follow the kind, as in `fix(core): ...`." if p.scope else ""
     breaking = " A `!` may stand before the colon." if p.breaking else ""
-    count = " The number of its commits follows each heading in brackets, as in `## Fixes (2)`." if p.count else ""
+    count = (
+        " The number of its commits follows each heading in brackets, as in `## Fixes (2)`."
+        if p.count
+        else ""
+    )
     detail = {
         "hash": "`- `, the abbreviated hash, a space and the subject",
         "author": "`- `, the subject, a space and the author's name in brackets",
@@ -81,19 +86,21 @@ def instruction(p):
     order = "oldest" if p.oldest else "newest"
     since = p.since if p.since == "the beginning" else "the tag release (without the tagged commit)"
     rules = (
-        f"For each of these kinds, in this order, it has a heading such as `## {TITLES[p.kinds[0]]}`: {kinds}. Below "
-        f"it stands a line for each commit since {since} whose subject begins with the kind and a colon, {order} "
-        f"first: {detail}.{scope}{breaking}{count} A kind without commits has its heading only."
+        f"For each of these kinds, in this order, it has a heading such as `## {TITLES[p.kinds[0]]}`: "
+        f"{kinds}. Below it stands a line for each commit since {since} whose subject begins with the kind "
+        f"and a colon, {order} first: {detail}.{scope}{breaking}{count} A kind without commits has its "
+        "heading only."
     )
     return [
-        f"/app is a git repository. Write the bash script /app/{p.script}, which takes the path of a repository and "
-        f"prints a change log of its branch. {rules}\n\nSave the change log of /app as /app/{p.out}. We will run "
-        "the script in other repositories.",
-        f"We want change logs made from commit messages. `bash /app/{p.script} REPOSITORY` shall print one for any "
-        f"repository, for instance the one in /app, whose change log we need in /app/{p.out} now. {rules}",
-        f"Look at the history of the repository /app and make its change log, /app/{p.out}. {rules}\n\nPut the "
-        f"commands into a bash script, /app/{p.script}, that prints the change log of the repository whose path is "
-        "its argument; it is for more repositories than this one.",
+        f"/app is a git repository. Write the bash script /app/{p.script}, which takes the path of a "
+        f"repository and prints a change log of its branch. {rules}\n\nSave the change log of /app as "
+        f"/app/{p.out}. We will run the script in other repositories.",
+        f"We want change logs made from commit messages. `bash /app/{p.script} REPOSITORY` shall print "
+        f"one for any repository, for instance the one in /app, whose change log we need in /app/{p.out} "
+        f"now. {rules}",
+        f"Look at the history of the repository /app and make its change log, /app/{p.out}. "
+        f"{rules}\n\nPut the commands into a bash script, /app/{p.script}, that prints the change log of "
+        "the repository whose path is its argument; it is for more repositories than this one.",
     ]
 
 

@@ -14,11 +14,23 @@ RULES = {
     "files whose name ends in .sh": ("-name '*.sh'", lambda path, text: path.endswith(".sh")),
     "files whose name ends in .key": ("-name '*.key'", lambda path, text: path.endswith(".key")),
     "files below a folder named public": ("-path '*/public/*'", lambda path, text: "/public/" in f"/{path}"),
-    "files that hold the text PRIVATE": ("-exec grep -q PRIVATE {} \\;", lambda path, text: "PRIVATE" in text),
-    "files whose name begins with a dot": ("-name '.*'", lambda path, text: path.rpartition("/")[2][0] == "."),
+    "files that hold the text PRIVATE": (
+        "-exec grep -q PRIVATE {} \\;",
+        lambda path, text: "PRIVATE" in text,
+    ),
+    "files whose name begins with a dot": (
+        "-name '.*'",
+        lambda path, text: path.rpartition("/")[2][0] == ".",
+    ),
     "empty files": ("-empty", lambda path, text: not text),
-    "files that begin with #!": ("-exec sh -c 'head -c 2 \"$1\" | grep -q \"^#!\"' _ {} \\;", lambda path, text: text[:2] == "#!"),
-    "files without a dot in the name": ("! -name '*.*'", lambda path, text: "." not in path.rpartition("/")[2]),
+    "files that begin with #!": (
+        '-exec sh -c \'head -c 2 "$1" | grep -q "^#!"\' _ {} \\;',
+        lambda path, text: text[:2] == "#!",
+    ),
+    "files without a dot in the name": (
+        "! -name '*.*'",
+        lambda path, text: "." not in path.rpartition("/")[2],
+    ),
 }
 MODES = {
     "read and write for the owner, nothing for anyone else": 0o600,
@@ -47,7 +59,10 @@ def draw(rng, level):
 
 def files(rng, p):
     found = {f"{p.folder}/{path}": File(text, bits) for path, (text, bits) in site(rng, p).items()}
-    return found | {f"{p.folder}/latest": Link("../outside.sh"), "outside.sh": File("#!/bin/sh\nPRIVATE\n", 0o604)}
+    return found | {
+        f"{p.folder}/latest": Link("../outside.sh"),
+        "outside.sh": File("#!/bin/sh\nPRIVATE\n", 0o604),
+    }
 
 
 def site(rng, p):
@@ -76,26 +91,34 @@ def policy(before, p):
 
 def instruction(p):
     rules = "\n".join(f"- {kind}: {name}" for kind, name in [("all files", REST), *p.rules])
-    report = f"First it prints the files that {p.report} before, as ./PATH within FOLDER, sorted in byte order."
+    report = (
+        f"First it prints the files that {p.report} before, as ./PATH within FOLDER, sorted in byte order."
+    )
     keep = f"Keep what it prints for {p.folder} in /app/{p.list}."
     rest = f"Folders, and what links point to, stay as they are. {report}"
     return [
-        f"Files in /app/{p.folder} have all kinds of permissions. This is the policy; where several lines fit, the last "
-        f"one counts:\n{rules}\n\n{rest} Write the bash script /app/{p.script} that puts it into force in any folder "
-        f"(`bash {p.script} FOLDER`, folders below it included). Run it on {p.folder}. {keep}",
-        f"Write /app/{p.script}, a bash script that takes a folder and sets the permissions of all the files in it and "
-        f"below by this list, of which the last line that fits a file counts:\n{rules}\n\n{rest} Then use it on "
-        f"/app/{p.folder}. {keep} It will be used on other folders as well.",
-        f"An audit asks for these permissions in /app/{p.folder}, a later line before an earlier one:\n{rules}\n\n{rest} "
-        f"Since the next audit comes, make it a bash script, /app/{p.script}, whose argument is the folder. Apply "
-        f"it now. {keep}",
+        f"Files in /app/{p.folder} have all kinds of permissions. This is the policy; where several lines "
+        f"fit, the last one counts:\n{rules}\n\n{rest} Write the bash script /app/{p.script} that puts it "
+        f"into force in any folder (`bash {p.script} FOLDER`, folders below it included). Run it on "
+        f"{p.folder}. {keep}",
+        f"Write /app/{p.script}, a bash script that takes a folder and sets the permissions of all the "
+        "files in it and below by this list, of which the last line that fits a file "
+        f"counts:\n{rules}\n\n{rest} Then use it on /app/{p.folder}. {keep} It will be used on other "
+        "folders as well.",
+        f"An audit asks for these permissions in /app/{p.folder}, a later line before an earlier "
+        f"one:\n{rules}\n\n{rest} Since the next audit comes, make it a bash script, /app/{p.script}, "
+        f"whose argument is the folder. Apply it now. {keep}",
     ]
 
 
 def program(p):
-    rules = [f"find . -type f {RULES[kind][0]} -exec chmod {MODES[name]:04o} {{}} +" for kind, name in p.rules]
+    rules = [
+        f"find . -type f {RULES[kind][0]} -exec chmod {MODES[name]:04o} {{}} +" for kind, name in p.rules
+    ]
     report = f"find . -type f -perm -{REPORTS[p.report]:03o} | LC_ALL=C sort"
-    return "\n".join(["#!/bin/bash", 'cd "$1" || exit 1', report, "find . -type f -exec chmod 0644 {} +", *rules])
+    return "\n".join(
+        ["#!/bin/bash", 'cd "$1" || exit 1', report, "find . -type f -exec chmod 0644 {} +", *rules]
+    )
 
 
 def solution(p):

@@ -35,7 +35,11 @@ FILTERS = {
     "products of the kind tool": "p.kind = 'tool'",
     "products that cost less than 20.00": "p.cents < 2000",
 }
-HAVING = {"": "", "groups with three orders or more": "count(o.id) >= 3", "groups of a single order": "count(o.id) = 1"}
+HAVING = {
+    "": "",
+    "groups with three orders or more": "count(o.id) >= 3",
+    "groups of a single order": "count(o.id) = 1",
+}
 
 
 def draw(rng, level):
@@ -65,7 +69,10 @@ def database(rng):
     db.executescript(SCHEMA)
     people, things = words(rng, 12, PEOPLE), words(rng, 9, NOUNS)
     cities = words(rng, 4, PLACES)
-    db.executemany("INSERT INTO customers VALUES (?, ?, ?)", [(i, n, rng.choice(cities)) for i, n in enumerate(people, 1)])
+    db.executemany(
+        "INSERT INTO customers VALUES (?, ?, ?)",
+        [(i, n, rng.choice(cities)) for i, n in enumerate(people, 1)],
+    )
     products = [(i, n, rng.choice(KINDS), rng.randrange(300, 5000)) for i, n in enumerate(things, 1)]
     db.executemany("INSERT INTO products VALUES (?, ?, ?, ?)", products)
     for i in range(1, 61):
@@ -99,16 +106,19 @@ def question(case):
 
 def instruction(p):
     asked = "\n".join(question(case) for case in p.cases)
-    shape = "Every result has two columns, the group and the value, largest value first, equal values by group."
+    shape = (
+        "Every result has two columns, the group and the value, largest value first, equal values by group."
+    )
     return [
-        f"The SQLite database /app/{p.db} holds a shop's customers, products and orders. Write one SELECT to each "
-        f"of these files in /app:\n{asked}\n\n{shape} The queries will run on other shops' databases as well.",
-        f"Have a look at the tables of /app/{p.db} (SQLite), then answer these questions by queries, a file in "
-        f"/app for each:\n{asked}\n\n{shape} Do not write values from this database into the queries, as they "
-        "are for databases with other rows, too.",
-        f"We need reports from shop databases such as /app/{p.db} (SQLite). For each of the following put a "
-        f"single SELECT statement into the named file in /app:\n{asked}\n\n{shape} Groups without any order do "
-        "not appear. We will use the queries again next month.",
+        f"The SQLite database /app/{p.db} holds a shop's customers, products and orders. Write one SELECT "
+        f"to each of these files in /app:\n{asked}\n\n{shape} The queries will run on other shops' "
+        "databases as well.",
+        f"Have a look at the tables of /app/{p.db} (SQLite), then answer these questions by queries, a "
+        f"file in /app for each:\n{asked}\n\n{shape} Do not write values from this database into the "
+        "queries, as they are for databases with other rows, too.",
+        f"We need reports from shop databases such as /app/{p.db} (SQLite). For each of the following put "
+        f"a single SELECT statement into the named file in /app:\n{asked}\n\n{shape} Groups without any "
+        "order do not appear. We will use the queries again next month.",
     ]
 
 

@@ -1,0 +1,1 @@
+"""Archives, compression and backups."""

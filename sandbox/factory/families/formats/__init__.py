@@ -1,0 +1,1 @@
+"""Reading one data format and writing another."""

@@ -1,0 +1,1 @@
+"""Servers and clients on the loopback interface."""

@@ -1,0 +1,1 @@
+"""Getting back what is hidden, damaged or lost."""

@@ -1,0 +1,1 @@
+"""Times, dates and what runs when."""

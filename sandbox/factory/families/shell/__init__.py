@@ -1,0 +1,1 @@
+"""Shell scripts that take options and input."""
