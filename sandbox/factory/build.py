@@ -46,8 +46,8 @@ def build(
     Returns the manifest: "seed", "count", "refused" (draws by reason), "exhausted" (family and level that ran
     out of tasks, "name/level"), and "tasks": name -> SHA-256 of the folder, see render.digest.
 
-    Raises InputError: a family, an area or a level that is unknown, a count below 1 or above what the families
-    have, or a folder that holds something.
+    Raises InputError: a family, an area or a level that is unknown, a count below 1 or above what the
+    families have, or a folder that holds something.
     """
     chosen = choose(names, areas)
     if unknown := [level for level in levels if level not in LEVELS]:

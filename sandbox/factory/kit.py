@@ -41,7 +41,7 @@ def _pool(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-# Names come from these pools. Two tasks that differ only in them, or in numbers, are the same (duplicates.py).
+# Two tasks that differ only in names of these pools, or in numbers, are the same (duplicates.py).
 NOUNS = _pool(
     """
     acorn amber anchor anvil aspen atlas badge bamboo barley basil beacon birch bishop bison bramble brass
@@ -116,14 +116,19 @@ def at(path: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """Text without the differences that no task is about: spaces that end a line, empty lines at both ends."""
+    """Text without what no task is about: spaces that end a line, empty lines at both ends."""
     return "\n".join(line.rstrip() for line in text.split("\n")).strip("\n")
+
+
+def raw(path: str) -> bytes:
+    """The bytes of a file under /app."""
+    with open(at(path), "rb") as file:
+        return file.read()
 
 
 def read(path: str) -> str:
     """The tidy text of a file under /app."""
-    with open(at(path), encoding="utf-8") as file:
-        return tidy(file.read())
+    return tidy(raw(path).decode())
 
 
 def mode(path: str) -> int:
@@ -156,7 +161,7 @@ def scratch(files: dict[str, str | bytes]) -> str:
     return top
 
 
-def run(*command: str, stdin: str = "", cwd: str = "", timeout: float = 10.0, ok: bool = True):
+def run(*command: str, stdin: str = "", cwd: str = "", timeout: float = 25.0, ok: bool = True):
     """Runs a program, in /app unless `cwd` says else: what subprocess.run gives, with text.
 
     With `ok`, an exit code other than 0 is a failure of the test.
@@ -176,6 +181,6 @@ def run(*command: str, stdin: str = "", cwd: str = "", timeout: float = 10.0, ok
     return done
 
 
-def output(*command: str, stdin: str = "", cwd: str = "", timeout: float = 10.0) -> str:
+def output(*command: str, stdin: str = "", cwd: str = "", timeout: float = 25.0) -> str:
     """The tidy output of a program that must succeed; see `run`."""
     return tidy(run(*command, stdin=stdin, cwd=cwd, timeout=timeout).stdout)

@@ -173,7 +173,9 @@ def instruction(p):
 MAINS = {
     "next": """for i, job in enumerate(jobs):
     t = start + minute
-    while not fits(job, t): t += minute
+    while not fits(job, t):
+        t += minute
+        if not on_day(job, t): t = t.replace(hour=23, minute=59)
     print(show(t), job[5])""",
     "runs": """while start < end:
     for job in jobs:
@@ -216,12 +218,13 @@ def program(p):
         "    return int(first) <= value <= int(last or first)",
         "def match(field, value, low):",
         "    return any(one(item, value, low) for item in field.split(','))" if "lists" in p.features else "    return one(field, value, low)",
-        "def fits(job, t):",
-        "    if not (match(job[0], t.minute, 0) and match(job[1], t.hour, 0) and match(job[3], t.month, "
-        "1)): return False",
+        "def on_day(job, t):",
+        "    if not match(job[3], t.month, 1): return False",
         "    day, week = match(job[2], t.day, 1), match(job[4], t.isoweekday() % 7, 0)",
         *(["    if job[2][0] != '*' and job[4][0] != '*': return day or week"] if p.days else []),
         "    return day and week",
+        "def fits(job, t):",
+        "    return match(job[0], t.minute, 0) and match(job[1], t.hour, 0) and on_day(job, t)",
         "lines = [line.split() for line in open(sys.argv[1])]",
         "jobs = [f for f in lines" + " if f and f[0][0] != '#'" * p.comments + "]",
         *(["jobs = [f for f in jobs if f[0] != 'off']"] if p.disabled else []),
