@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import launch
-from sandbox.factory import build
+from sandbox.factory.drills import build
 
 ROOT = Path(launch.__file__).parent
 
@@ -34,6 +34,10 @@ CASES = [
     ("tasks build --count 1", ["--out"]),
     ("tasks build --out {0}/new --count 0", ["count is 0"]),
     ("tasks build --out {0}/new --count 1 --families nothing", ["'nothing'"]),
+    ("tasks build --out {0}/new --count 1 --levels 0", ["levels has 0"]),
+    ("tasks build --out {0}/new --count 1 --size 3", ["--size", "--drills"]),
+    ("tasks build --out {0}/new --count 1 --drills --areas git", ["--areas", "full-size"]),
+    ("tasks build --out {0}/new --count 1 --drills --families changelog", ["'changelog'"]),
     ("tasks build --out {0}/file/new --count 1", ["file/new"]),
     ("tasks check {0}/missing --out {0}/new", ["missing"]),
     ("tasks check {0}/tasks --out {0}/file/new", ["file/new"]),

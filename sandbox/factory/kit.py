@@ -181,6 +181,6 @@ def run(*command: str, stdin: str = "", cwd: str = "", timeout: float = 25.0, ok
     return done
 
 
-def output(*command: str, stdin: str = "", cwd: str = "", timeout: float = 25.0) -> str:
-    """The tidy output of a program that must succeed; see `run`."""
-    return tidy(run(*command, stdin=stdin, cwd=cwd, timeout=timeout).stdout)
+def output(*command: str, stdin: str = "", cwd: str = "", timeout: float = 25.0, ok: bool = True) -> str:
+    """The tidy output of a program; see `run`."""
+    return tidy(run(*command, stdin=stdin, cwd=cwd, timeout=timeout, ok=ok).stdout)

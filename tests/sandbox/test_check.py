@@ -2,14 +2,15 @@
 
 import json
 import re
+import shutil
 
 import pytest
 
 from sandbox.backends import BACKENDS
 from sandbox.backends.base import SandboxError
-from sandbox.check import check_task, check_tasks
+from sandbox.check import check_task, check_tasks, find_leaks
 from sandbox.errors import InputError
-from sandbox.factory import build
+from sandbox.factory.drills import build
 from sandbox.task import Task
 
 AGENTS = ("oracle", "noop", "stub")
@@ -80,7 +81,53 @@ async def test_an_expected_test_that_never_ran_is_named(task):
 async def test_a_task_without_solution_is_named(task):
     (task / "solution/solve.sh").unlink()
     line = await check(task)
-    assert line["problems"] == ["solution/solve.sh is missing, expected a script that solves the task"]
+    assert line["problems"] == ["task: solution/solve.sh is missing, expected a script that solves the task"]
+
+
+async def test_a_solution_that_works_only_sometimes_is_named(task):
+    class Changing(Flaky):
+        created = 0
+
+        async def create(self, task):
+            self.created += 1
+            if self.created == 3:  # after nothing and the solution: the solution again
+                (task.path / "solution/solve.sh").write_text("#!/bin/bash\ntrue\n")
+            return await super().create(task)
+
+    line = await check_task(Task.load(task), Changing(0))
+    assert [problem.partition("; ")[0] for problem in line["problems"]] == [
+        "flaky: the solution earns 1.000, then 0.000"
+    ]
+
+
+async def test_a_lazy_answer_that_solves_the_task_is_named(task):
+    shutil.copy(task / "solution/solve.sh", task / "solution/lazy.sh")
+    line = await check(task)
+    assert line["lazy"]["reward"] == 1.0 and len(line["problems"]) == 1
+    assert line["problems"][0].startswith("lazy: a hard-coded answer solves the task")
+
+
+async def test_what_tells_the_solution_is_a_leak(task):
+    step = f"printf '%s' {'x' * 40} > /tmp/x"
+    with (task / "solution/steps.jsonl").open("a") as file:
+        file.write(json.dumps({"tool": "terminal", "arguments": {"command": step}}) + "\n")
+    assert find_leaks(Task.load(task)) == []
+    with (task / "instruction.md").open("a") as file:
+        file.write(f"Try {step}.\n")
+    shutil.copy(task / "tests/test_outputs.py", task / "environment/files/notes.txt")
+    line = await check(task)
+    assert line["problems"] == [
+        "leak: instruction.md has step 4 of the solution",
+        "leak: environment/files/notes.txt is tests/test_outputs.py",
+    ]
+
+
+def test_a_program_that_the_sandbox_lacks_is_named(task, tmp_path):
+    edit(task / "task.toml", "seed = ", 'binaries = ["bash", "frobnicate"]\nseed = ')
+    summary = check_tasks(tmp_path / "tasks", "bubblewrap", 1, tmp_path / "check.jsonl")
+    line = json.loads((tmp_path / "check.jsonl").read_text())
+    assert line["problems"] == ["binaries: the sandbox has no frobnicate, which the task needs"]
+    assert summary["reasons"] == {"binaries": 1} and line["oracle"]["reward"] is None
 
 
 def test_an_unreadable_task_is_a_line_of_its_own(task, tmp_path):
@@ -119,7 +166,7 @@ async def test_infrastructure_failures_are_retried_and_never_scored(task, failur
     line = await check_task(Task.load(task), Flaky(failures, retryable))
     assert line["ok"] is ok
     if not ok:
-        assert line["problems"] == ["oracle: the sandbox failed: no room"]
+        assert line["problems"] == ["sandbox: noop: no room"]
         assert all(line[agent]["reward"] is None for agent in AGENTS)
 
 

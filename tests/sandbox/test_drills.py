@@ -1,4 +1,4 @@
-"""The factory's tasks: reproducible, solvable, and worth nothing to an idle agent or a junk writer."""
+"""Drills: reproducible, solvable, and worth nothing to an idle agent or a junk writer."""
 
 import json
 import re
@@ -11,15 +11,8 @@ from random import Random
 import pytest
 
 from sandbox.errors import InputError
-from sandbox.factory import (
-    FAMILIES,
-    HELD_OUT_FAMILIES,
-    TRAINING_FAMILIES,
-    build,
-    corpus,
-    junk_command,
-    render,
-)
+from sandbox.factory import corpus, junk_command, render
+from sandbox.factory.drills import FAMILIES, HELD_OUT_FAMILIES, TRAINING_FAMILIES, build
 from sandbox.factory.drills.base import MAX_SIZE, MIN_SIZE
 from sandbox.factory.drills.build import identity
 from sandbox.factory.drills.words import EXTENSIONS, KEYS, SWAPS, WORDS
@@ -32,7 +25,7 @@ def play(instance, commands, folder: Path) -> dict[str, bool]:
     for command in commands:
         subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, timeout=10)
     namespace: dict = {}
-    exec(render.test_outputs(instance), namespace)
+    exec(instance.test_files["test_outputs.py"], namespace)
     namespace["APP"] = str(folder)
     return {name: passes(test) for name, test in list(namespace.items()) if name.startswith("test_")}
 
@@ -120,7 +113,8 @@ def test_build_is_reproducible_to_the_byte_and_spread_evenly(tmp_path):
 
 
 def test_modes_do_not_depend_on_the_umask(tmp_path):
-    code = "import os, sys; os.umask(0o077)\nfrom pathlib import Path\nfrom sandbox.factory import build\n"
+    code = "import os, sys; os.umask(0o077)\nfrom pathlib import Path\n"
+    code += "from sandbox.factory.drills import build\n"
     code += "build(Path(sys.argv[1]), 1, 1, ['permissions'])"
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "tight")], check=True)
     build(tmp_path / "usual", 1, 1, ["permissions"])

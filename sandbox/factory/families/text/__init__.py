@@ -1,0 +1,1 @@
+"""Text processing with filters."""
