@@ -26,6 +26,7 @@ class Task:
     metadata: dict[str, Any] = field(default_factory=dict)  # task.toml [metadata], as written
     agent_timeout: float | None = None
     verifier_timeout: float = 600.0
+    docker_image: str | None = None  # a prebuilt image, used instead of environment/Dockerfile
     workdir: str = "/app"
     env: dict[str, str] = field(default_factory=dict)
     allow_network: bool = False
@@ -65,6 +66,7 @@ class Task:
             metadata=reader.section("metadata"),
             agent_timeout=reader.number("agent", "timeout_sec"),
             verifier_timeout=reader.number("verifier", "timeout_sec") or 600.0,
+            docker_image=reader.text("environment", "docker_image") or None,
             workdir=workdir,
             env=recipe.env | {k: str(v) for k, v in reader.section("environment").get("env", {}).items()},
             allow_network=bool(reader.section("environment").get("allow_internet", public)),

@@ -49,37 +49,14 @@ def _encode_key(key: str) -> bytes:
     return key.replace("\r\n", "\r").replace("\n", "\r").encode("utf-8", "replace")
 
 
-class Capture:
-    """Terminal bytes in bounded memory: the first and the last half of the limit, and a count of what lay
-    between."""
+def shown_text(head: bytes, tail: bytes, total: int, path: str = "") -> str:
+    """The clean text, within OUTPUT_LIMIT bytes, of a stream of `total` bytes of which both ends were kept.
 
-    def __init__(self, limit: int = OUTPUT_LIMIT) -> None:
-        self.limit = limit
-        self.total = 0  # bytes ever fed
-        self._head = bytearray()
-        self._tail = bytearray()
-
-    def feed(self, data: bytes) -> None:
-        """Add bytes. Memory stays below 5 times the limit."""
-        self.total += len(data)
-        room = 2 * self.limit - len(
-            self._head
-        )  # twice the limit: escapes and controls are removed afterwards
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
-        if data:
-            self._tail += data[-2 * self.limit :]
-            if len(self._tail) > 3 * self.limit:
-                del self._tail[: -2 * self.limit]
-
-    def text(self) -> str:
-        """The clean text within the limit; the cut, if any, is stated where it is."""
-        kept = len(self._head) + len(self._tail)
-        if kept == self.total:
-            return clip(clean(bytes(self._head + self._tail)), self.limit)
-        head, tail = clean(bytes(self._head)), clean(bytes(self._tail))
-        return clip(head + tail, self.limit, omitted=self.total - kept)
+    The cut, if any, is stated where it is, with `path`, where the sandbox has the whole.
+    """
+    omitted = total - len(head) - len(tail)
+    text = clean(head + tail) if omitted <= 0 else clean(head) + clean(tail)
+    return clip(text, OUTPUT_LIMIT, max(omitted, 0), path)
 
 
 def clean(data: bytes) -> str:
@@ -107,11 +84,12 @@ def _backspaces(text: str) -> str:
     return "".join(out)
 
 
-def clip(text: str, limit: int, omitted: int = 0) -> str:
+def clip(text: str, limit: int, omitted: int = 0, path: str = "") -> str:
     """At most `limit` bytes of `text` (UTF-8) from both ends around a line that says how many bytes are
     missing.
 
     omitted: bytes already lost in the middle of `text`; a positive number forces the cut.
+    path: where the whole is.
     """
     data = text.encode("utf-8", "replace")
     if len(data) <= limit and not omitted:
@@ -119,4 +97,5 @@ def clip(text: str, limit: int, omitted: int = 0) -> str:
     half = min(limit, len(data)) // 2
     head, tail = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
     missing = len(data) - 2 * half + omitted
-    return f"{head}\n[... {missing} bytes omitted ...]\n{tail}"
+    where = f", whole output in {path}" if path else ""
+    return f"{head}\n[... {missing} bytes omitted{where} ...]\n{tail}"

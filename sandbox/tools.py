@@ -182,4 +182,5 @@ def observation_text(result: TerminalResult) -> str:
         note = "[terminal is dead]"
     else:
         note = f"[exit {result.exit_code}]" if result.exit_code else ""
-    return "\n".join(part for part in (output, note) if part) or "(no output)"
+    limit = f"[{result.limit}]" if result.limit else ""
+    return "\n".join(part for part in (output, limit, note) if part) or "(no output)"

@@ -2,7 +2,8 @@
 
 from sandbox.backends.base import Backend, Sandbox, SandboxError, TerminalResult
 from sandbox.backends.bubblewrap import BubblewrapBackend
+from sandbox.backends.docker import DockerBackend
 
-BACKENDS: dict[str, Backend] = {"bubblewrap": BubblewrapBackend()}
+BACKENDS: dict[str, Backend] = {"bubblewrap": BubblewrapBackend(), "docker": DockerBackend()}
 
 __all__ = ["BACKENDS", "Backend", "Sandbox", "SandboxError", "TerminalResult"]

@@ -34,12 +34,14 @@ class TerminalResult:
         live on);
         "dead" (the episode destroyed its sandbox; it can still be verified).
     seconds: wall clock.
+    limit: the resource limit that the command ran into, in words, where the backend can tell.
     """
 
     output: str
     exit_code: int | None
     status: Status
     seconds: float
+    limit: str = ""
 
 
 class Sandbox(Protocol):

