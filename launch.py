@@ -294,6 +294,24 @@ def mismatch(options: argparse.Namespace, words: list[str]) -> None:
     print(json.dumps(run(*found, options.out, limit=options.limit), indent=2))
 
 
+def bench(options: argparse.Namespace, words: list[str]) -> None:
+    """Measure a part of the system side by side with a peer: `bench rollout`."""
+    if words[:1] != ["rollout"]:
+        raise InputError(f"bench: {words[0] if words else 'nothing'!r}, expected rollout")
+    from sandbox.bench import bench_rollout
+
+    parser = _parser("bench rollout", "Commands and starts a second next to docker exec and docker run.")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--backend", default="bubblewrap")
+    parser.add_argument("--image", default="debian:bookworm-slim", help="an image that the engine has")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    options = parser.parse_args(words[1:])
+    require_writable(options.out)
+    result = bench_rollout(backend_name=options.backend, image=options.image, seconds=options.seconds)
+    write_json(options.out, result)
+    print(json.dumps(result["rows"]))
+
+
 def report(options: argparse.Namespace, words: list[str]) -> None:
     """Write a run folder's report.html."""
     from t1_jax.observability.report import write_report
@@ -317,7 +335,8 @@ def quickstart(options: argparse.Namespace, overrides: list[str]) -> None:
 # Commands that take --config and dotted overrides, and those that read their own options.
 CONFIGURED: dict[str, Run] = {"sft": sft, "rl": rl, "serve": serve, "rollout": rollout, "eval": evaluate,
                               "quickstart": quickstart}  # fmt: skip
-PLAIN: dict[str, Run] = {"tasks": tasks, "init": init, "score": score, "mismatch": mismatch, "report": report}
+PLAIN: dict[str, Run] = {"tasks": tasks, "init": init, "score": score, "mismatch": mismatch, "bench": bench,
+                         "report": report}  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):

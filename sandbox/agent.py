@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 from sandbox.backends.base import SandboxError
 from sandbox.errors import InputError
 from sandbox.policy import ContextLengthError, Generation, Policy, PolicyError
-from sandbox.tools import TOOLS, ToolCall, ToolCallError, observation_text, parse_tool_calls, run_call
+from sandbox.tools import (
+    TOOL_NAMES,
+    ToolCall,
+    ToolCallError,
+    observation_text,
+    offered,
+    parse_tool_calls,
+    run_call,
+)
 from sandbox.trajectory import Trajectory, Turn
 from sandbox.transcript import ChatFormat, Transcript
 
@@ -35,6 +43,7 @@ class EpisodeLimits:
     episode_timeout: float | None = None  # None: the task's own
     max_format_errors: int = 2  # malformed turns in a row that end the episode
     infra_retries: int = 2  # fresh sandboxes after an infrastructure failure
+    tools: tuple[str, ...] = TOOL_NAMES  # what the prompt offers; a call of another is malformed
 
     def __post_init__(self) -> None:
         for name in (
@@ -48,6 +57,7 @@ class EpisodeLimits:
         ):
             if getattr(self, name) <= 0:
                 raise InputError(f"limits.{name}: {getattr(self, name)}, expected a number above 0")
+        offered(self.tools)
 
 
 def turn_seed(seed: int, turn: int) -> int:
@@ -87,7 +97,7 @@ async def run_episode(
     tried again on a fresh sandbox; after `limits.infra_retries` the ending is infra_error, with reward None.
     The tests run only after the agent has stopped: `Sandbox.verify` ends its processes first.
     """
-    prompt = chat.prompt_ids(system_prompt, task.instruction, TOOLS)
+    prompt = chat.prompt_ids(system_prompt, task.instruction, offered(limits.tools))
     if len(prompt) >= limits.max_context:
         raise InputError(
             f"task {task.name}: its prompt has {len(prompt)} tokens, expected fewer than "
@@ -218,7 +228,7 @@ async def _turn(
     closed = answer.output_ids[-1] == chat.end_of_turn_id
     body = answer.output_ids[:-1] if answer.output_ids[-1] in chat.stop_ids else answer.output_ids
     try:
-        calls = parse_tool_calls(chat.decode(body), thinking=chat.opens_thinking)
+        calls = parse_tool_calls(chat.decode(body), thinking=chat.opens_thinking, tools=limits.tools)
     except ToolCallError as error:
         episode.format_errors += 1
         episode.malformed_in_a_row += 1

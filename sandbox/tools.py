@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from sandbox.errors import InputError
 
 if TYPE_CHECKING:
     from sandbox.backends import Sandbox, TerminalResult
@@ -40,6 +43,7 @@ TOOLS: list[dict[str, Any]] = [
     _tool("finish", "End the task.", []),
 ]
 
+TOOL_NAMES: tuple[str, ...] = tuple(tool["function"]["name"] for tool in TOOLS)
 _SCHEMAS = {tool["function"]["name"]: tool["function"]["parameters"] for tool in TOOLS}
 _CALL = re.compile(r"<tool_call>\s*<function=([^>\n]*)>\n?(.*?)\n?</function>\s*</tool_call>", re.DOTALL)
 # A value may hold the closing tag itself; it ends only where another parameter or the end of the call
@@ -61,13 +65,22 @@ class ToolCall:
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
-def check_call(name: str, arguments: dict[str, Any]) -> ToolCall:
-    """Check a call against the schemas and convert its arguments (numbers and lists may be given as text).
+def offered(names: Sequence[str]) -> list[dict[str, Any]]:
+    """The schemas of the named tools, in their own order. Raises InputError for an unknown name, or none."""
+    unknown = [name for name in names if name not in _SCHEMAS]
+    if unknown or not names:
+        raise InputError(f"tools: {unknown or 'none'}, expected some of {', '.join(_SCHEMAS)}")
+    return [tool for tool in TOOLS if tool["function"]["name"] in names]
+
+
+def check_call(name: str, arguments: dict[str, Any], tools: Sequence[str] = TOOL_NAMES) -> ToolCall:
+    """Check a call against the schemas of the tools on offer and convert its arguments (numbers and lists may
+    be given as text).
 
     Raises ToolCallError that names the tool or the parameter.
     """
-    if name not in _SCHEMAS:
-        raise ToolCallError(f"unknown function {name!r}, expected one of {', '.join(_SCHEMAS)}")
+    if name not in tools:
+        raise ToolCallError(f"unknown function {name!r}, expected one of {', '.join(tools)}")
     properties = _SCHEMAS[name]["properties"]
     for key in arguments:
         if key not in properties:
@@ -108,12 +121,14 @@ def _convert(name: str, key: str, kind: str, value: Any) -> Any:
     return value
 
 
-def parse_tool_calls(text: str, *, thinking: bool = False) -> list[ToolCall]:
+def parse_tool_calls(
+    text: str, *, thinking: bool = False, tools: Sequence[str] = TOOL_NAMES
+) -> list[ToolCall]:
     """Parse the calls of one assistant turn; an empty list when it holds none.
 
     `thinking` says that the prompt opened a think block, so that all before the first `</think>` is
-    reasoning, and a call that is only mentioned there is not run. Raises ToolCallError when a call is cut,
-    unknown or mistyped.
+    reasoning, and a call that is only mentioned there is not run. `tools` are those on offer. Raises
+    ToolCallError when a call is cut, unknown or mistyped.
     """
     if thinking:
         text = text.partition("</think>")[2] if "</think>" in text else text
@@ -124,7 +139,7 @@ def parse_tool_calls(text: str, *, thinking: bool = False) -> list[ToolCall]:
         match = _CALL.match(text, start)
         if match is None:
             raise ToolCallError("malformed <tool_call>, expected <function=NAME> ... </function> inside it")
-        calls.append(_parse_call(match.group(1).strip(), match.group(2)))
+        calls.append(_parse_call(match.group(1).strip(), match.group(2), tools))
         end = match.end()
     rest = text[end:]
     if "<function=" in rest or "</tool_call>" in rest:
@@ -132,7 +147,7 @@ def parse_tool_calls(text: str, *, thinking: bool = False) -> list[ToolCall]:
     return calls
 
 
-def _parse_call(name: str, body: str) -> ToolCall:
+def _parse_call(name: str, body: str, tools: Sequence[str]) -> ToolCall:
     arguments: dict[str, Any] = {}
     end = 0
     while match := _PARAMETER.match(body, end):
@@ -143,7 +158,7 @@ def _parse_call(name: str, body: str) -> ToolCall:
         end = match.end()
     if body[end:].strip():
         raise ToolCallError(f"{name}: expected only <parameter=NAME> ... </parameter> inside the function")
-    return check_call(name, arguments)
+    return check_call(name, arguments, tools)
 
 
 def format_tool_call(call: ToolCall) -> str:

@@ -353,8 +353,14 @@ class Guest:
             if pid is None:
                 raise SandboxError(f"sandbox did not start: {(await guest.end()).strip() or 'no process'}")
             with contextlib.suppress(ProcessLookupError):  # what ended already needs no limits
-                _confine(host, pid, cgroup, task)
+                _confine(host, pid, task)
+                if cgroup and not link:
+                    await asyncio.to_thread(cgroup.add, pid)
             os.write(gate_in, b"1")
+            if cgroup and link:
+                # A supervisor starts nothing before it is told to, so it may come up meanwhile.
+                with contextlib.suppress(ProcessLookupError):
+                    await asyncio.to_thread(cgroup.add, pid)
         finally:
             os.close(info)
             os.close(gate_in)
@@ -433,10 +439,8 @@ def _layers(host: Host, files: SandboxFiles, verify: bool = False) -> list[str]:
     return argv
 
 
-def _confine(host: Host, pid: int, cgroup: Cgroup | None, task: Task) -> None:
-    """Bind a sandbox's first process, which waits for it, to its limits and its users."""
-    if cgroup:
-        cgroup.add(pid)
+def _confine(host: Host, pid: int, task: Task) -> None:
+    """Bind a sandbox's first process, which waits for it, to its users and to what no control group holds."""
     if task.cpus and "cpu" not in cgroups.available():
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(pid, cores[: math.ceil(task.cpus)])

@@ -120,7 +120,8 @@ class Cgroup(Usage):
     """One sandbox's own groups. memory_mb, pids and cpus are its limits; None sets none."""
 
     def __init__(self, name: str, *, memory_mb: int | None, pids: int | None, cpus: float | None) -> None:
-        folders = {controller: parent / name for controller, parent in available().items()}
+        wanted = {"memory": memory_mb, "pids": pids, "cpu": cpus}  # each costs a start some milliseconds
+        folders = {kind: parent / name for kind, parent in available().items() if wanted[kind]}
         for folder in dict.fromkeys(folders.values()):
             folder.mkdir()
         super().__init__(folders)

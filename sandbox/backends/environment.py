@@ -12,7 +12,10 @@ ENVIRONMENT = {
     "DEBIAN_FRONTEND": "noninteractive",
 }  # fmt: skip
 # Of the tests: programs that no episode can write come first. /usr/local is left out, it is the episode's.
-TESTS_ENVIRONMENT = {"PATH": f"{PLACE}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+TESTS_ENVIRONMENT = {
+    "PATH": f"{PLACE}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONDONTWRITEBYTECODE": "1",
+    "T1_OWN_PROCESSES": "1",  # a PID namespace of their own: the tests' runner may kill all that it sees
+}  # fmt: skip
 MAX_PROCESSES, MAX_FILE_MB = 512, 1024
 
 

@@ -25,6 +25,14 @@ def run(function):
     return function.__name__, status, round((time.time() - start) * 1000), message
 
 
+def end_others():
+    """Kill what the tested programs left running: it could write results of its own after ours."""
+    try:
+        os.kill(-1, 9)  # all but this process and the namespace's first
+    except ProcessLookupError:
+        return  # there was none
+
+
 def main(tests_folder="/tests", logs="/logs/verifier"):
     start = time.time()
     path = os.path.join(tests_folder, "test_outputs.py")
@@ -33,6 +41,8 @@ def main(tests_folder="/tests", logs="/logs/verifier"):
     namespace = {"__name__": "test_outputs"}
     exec(code, namespace)
     results = [run(value) for name, value in list(namespace.items()) if name.startswith("test_")]
+    if os.environ.get("T1_OWN_PROCESSES"):  # the sandbox's word that all processes seen from here are its own
+        end_others()
     passed = sum(status == "passed" for _, status, _, _ in results)
     tests = ", ".join(
         f'{{"name": {quote(name)}, "status": "{status}", "duration": {took}, "message": {quote(message)}}}'

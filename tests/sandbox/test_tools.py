@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.backends.base import TerminalResult
-from sandbox.tools import TOOLS, ToolCall, ToolCallError, format_tool_call, observation_text, parse_tool_calls
+from sandbox.errors import InputError
+from sandbox.tools import (
+    TOOLS,
+    ToolCall,
+    ToolCallError,
+    format_tool_call,
+    observation_text,
+    offered,
+    parse_tool_calls,
+)
 
 
 def xml(name: str, **parameters: str) -> str:
@@ -94,6 +103,19 @@ def test_any_text_is_parsed_or_refused(text):
         parse_tool_calls(text)
 
 
+def test_only_the_tools_on_offer_are_known():
+    names = ("terminal", "finish")
+    assert [tool["function"]["name"] for tool in offered(("finish", "terminal"))] == list(names)
+    assert parse_tool_calls(xml("finish"), tools=names) == [ToolCall(name="finish")]
+    with pytest.raises(
+        ToolCallError, match="unknown function 'terminal_output', expected one of terminal, finish"
+    ):
+        parse_tool_calls(xml("terminal_output"), tools=names)
+    for wrong in (("terminal", "shell"), ()):
+        with pytest.raises(InputError, match="tools: "):
+            offered(wrong)
+
+
 def test_schemas_are_complete_and_short():
     for tool in TOOLS:
         parameters = tool["function"]["parameters"]
@@ -117,3 +139,8 @@ def test_schemas_are_complete_and_short():
 def test_observations_are_terse(output, code, status, text):
     result = TerminalResult(output=output, exit_code=code, status=status, seconds=0.1)
     assert observation_text(result) == text
+
+
+def test_a_limit_is_told():
+    hit = TerminalResult(output="a\n", exit_code=137, status="ok", seconds=0.1, limit="memory limit reached")
+    assert observation_text(hit) == "a\n[memory limit reached]\n[exit 137]"

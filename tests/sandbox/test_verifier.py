@@ -42,8 +42,8 @@ def make_task(
     return Task.load(folder)
 
 
-async def play(task: Task, *commands: str) -> Verdict:
-    sandbox = await BACKENDS["bubblewrap"].create(task)
+async def play(task: Task, *commands: str, backend: str = "bubblewrap") -> Verdict:
+    sandbox = await BACKENDS[backend].create(task)
     try:
         for command in commands:
             await sandbox.terminal(command, 10)
@@ -192,6 +192,29 @@ LOOP = (
         ['echo \'open("/app/a", "w")\' > /app/sitecustomize.py; cp /app/sitecustomize.py /app/os.py'],
         ["mv /etc /etc2; ln -s /app /etc", "mv /tmp /tmp2; ln -s / /tmp"],
         ["rm -rf /app /var /opt /etc/* /root 2>/dev/null; mkdir /app"],
+        ["for f in /usr/bin/python3* /usr/bin/bash; do printf '#!/bin/sh\ntouch /app/a' > $f; done"],
+        ["d=$(echo /usr/lib/*/libc.so.6); mkdir -p ${d%/*}/glibc-hwcaps/x86-64-v2; cp /bin/true $d"],
+        ["mkdir -p /usr/lib/python3.11 /usr/lib/python3.12; echo x > /usr/lib/python311.zip"],
+        [
+            "mkdir -p /usr/lib/python3/dist-packages; "
+            "echo 'import os; os.mknod(\"/app/a\")' > /usr/lib/python3/dist-packages/x.pth"
+        ],
+        [
+            "(crontab -l; echo '* * * * * touch /app/a') | crontab",
+            f"mkdir -p /logs; (sleep 1; {LOOP}) & disown",
+        ],
+        ["trap 'touch /app/a /app/b' EXIT TERM HUP; sleep 1000 & true"],
+        [
+            "echo 'touch /app/a' > /etc/profile.d/x.sh; echo 'touch /app/a' >> /etc/bash.bashrc; "
+            "echo 'ENV=/app/e' > /etc/environment"
+        ],
+        ["mkdir -p /.t1 && touch /.t1/bin/python3; ln -sfn /app /.t1/bin; mv /.t1 /.t2"],
+        ["ln -s /nowhere /app/a; ln -s b /app/b"],
+        ["rm -rf /logs /tests; touch /logs; mkfifo /tests"],
+        [
+            "chattr +i / 2>/dev/null; mkdir -p /tests/sub; chmod 000 /tests; "
+            "mount --bind /app /tests 2>/dev/null"
+        ],
     ],
 )
 async def test_planted_files_earn_nothing(tmp_path: Path, commands: list[str]) -> None:
@@ -199,6 +222,40 @@ async def test_planted_files_earn_nothing(tmp_path: Path, commands: list[str]) -
     verdict = await play(task, *commands)
     assert (verdict.status, verdict.reward) == ("scored", 0.0), verdict
     assert "graded with" in verdict.log
+
+
+@pytest.fixture
+def docker() -> str:
+    try:
+        BACKENDS["docker"].check()
+        BACKENDS["docker"]._prepare().client.images.get("debian:bookworm-slim")  # type: ignore[attr-defined]
+    except Exception as error:
+        pytest.skip(
+            f"needs a Docker engine with the image debian:bookworm-slim, as .ci/run starts one: {error}"
+        )
+    return "docker"
+
+
+async def test_planted_files_earn_nothing_in_docker(tmp_path: Path, docker: str) -> None:
+    """Each of them in one container, which takes a second to start and one to grade."""
+    task = make_task(tmp_path / "t", ["test_a", "test_b"])
+    (task.path / "environment/Dockerfile").write_text("FROM debian:bookworm-slim\nWORKDIR /app\n")
+    verdict = await play(
+        task,
+        f"mkdir -p /logs/verifier && echo '{FORGED}' > /logs/verifier/ctrf.json",
+        "mkdir -p /tests; touch /tests/conftest.py",
+        f"setsid nohup bash -c {LOOP!r} >/dev/null 2>&1 & true",
+        "printf '#!/bin/sh\ntouch /app/a /app/b' > /usr/local/bin/python3; chmod +x /usr/local/bin/python3",
+        "cp /usr/local/bin/python3 /usr/bin/python3; cp /usr/local/bin/python3 /usr/bin/env",
+        "export BASH_ENV=/app/e; echo 'touch /app/a' > /app/e; cp /app/e /etc/bash.bashrc",
+        "echo /app/evil.so > /etc/ld.so.preload; echo garbage > /app/evil.so",
+        "rm -f /lib64/ld-linux-x86-64.so.2 /bin/bash",
+        backend=docker,
+    )
+    assert (verdict.status, verdict.reward) == ("scored", 0.0), verdict
+    assert "graded with /.t1/bin/python3" in verdict.log
+    honest = await play(task, "touch a b", backend=docker)
+    assert honest.solved and honest.reward == 1.0, honest
 
 
 async def test_timeout_and_silence(tmp_path: Path) -> None:
@@ -221,3 +278,22 @@ async def test_public_task_without_workdir_left(tmp_path: Path) -> None:
     task = make_task(tmp_path / "t", [], "pwd; echo 0.5 > /logs/verifier/reward.txt\n")
     verdict = await play(task, "cd /; rm -rf /app")
     assert (verdict.reward, verdict.log) == (0.5, "/\n")
+
+
+FORGER = f"""#!/bin/bash
+echo '{FORGED}' > /app/forged
+(while :; do cat /app/forged > /logs/verifier/ctrf.json; done) </dev/null >/dev/null 2>&1 &
+"""
+
+
+async def test_a_program_that_the_tests_start_cannot_write_their_results(tmp_path: Path) -> None:
+    task = make_task(tmp_path / "t", ["test_a", "test_b"], "exec python3 -I -S /tests/run_tests.py\n")
+    runner = Path(__file__).parents[2] / "sandbox/factory/run_tests.py"
+    (task.path / "tests/run_tests.py").write_text(runner.read_text())
+    (task.path / "tests/test_outputs.py").write_text(
+        "import os, time\n\ndef test_a():\n    os.system('/app/s')\n    time.sleep(0.1)\n    assert False\n\n"
+        "def test_b():\n    assert False\n"
+    )
+    verdict = await play(task, f"cat > s <<'END'\n{FORGER}END\nchmod +x s")
+    assert (verdict.status, verdict.reward) == ("scored", 0.0), verdict
+    assert "FAILED test_a" in verdict.log
