@@ -338,6 +338,7 @@ async def _serve(config: RolloutConfig) -> None:
             try:
                 port = await _listen(runner, config)
                 print(f"rollout service listening on http://{config.host}:{port}", flush=True)
+                print(f"backend {backend.name}, {backend.limits()}", flush=True)
                 loop = asyncio.get_running_loop()
                 for number in (signal.SIGTERM, signal.SIGINT):
                     loop.add_signal_handler(number, service.stop)

@@ -13,6 +13,32 @@ from typing import Any
 
 from sandbox.errors import InputError
 
+# Fields of Harbor's task.toml that mean something and that no backend carries out, with the values that ask
+# for nothing. A task that asks for one is refused before anything starts, never run as if it had not asked.
+_NOT_CARRIED_OUT: dict[str, tuple[Any, ...]] = {
+    "steps": ([],),
+    "artifacts": ([],),
+    "agent.user": ("root", 0, ""),
+    "agent.network_mode": (),
+    "agent.allowed_hosts": ([],),
+    "verifier.user": ("root", 0, ""),
+    "verifier.env": ({},),
+    "verifier.environment": (),
+    "verifier.environment_mode": ("shared",),
+    "verifier.collect": ([],),
+    "verifier.network_mode": (),
+    "verifier.allowed_hosts": ([],),
+    "solution.env": ({},),
+    "environment.os": ("linux",),
+    "environment.gpus": (0,),
+    "environment.gpu_types": ([],),
+    "environment.tpu": (),
+    "environment.mcp_servers": ([],),
+    "environment.skills_dir": ("",),
+    "environment.healthcheck": (),
+    "environment.allowed_hosts": ([],),
+}
+_NETWORK_MODES = ("public", "no-network")
 _SIZES = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 
 
@@ -51,6 +77,7 @@ class Task:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"task {folder}: task.toml or instruction.md cannot be read: {error}") from None
         reader = _Reader(folder, table)
+        reader.refuse_unsupported()
         recipe = read_recipe(folder / "environment")
         tests = reader.section("metadata").get("tests", [])
         if not isinstance(tests, list) or not all(isinstance(test, str) for test in tests):
@@ -58,7 +85,13 @@ class Task:
         workdir = reader.text("environment", "workdir") or recipe.workdir
         if not workdir.startswith("/"):
             raise InputError(f"task {folder}: workdir is {workdir!r}, expected an absolute path")
-        public = reader.section("environment").get("network_mode", "no-network") == "public"
+        network = reader.text("environment", "network_mode")
+        if network and network not in _NETWORK_MODES:
+            raise InputError(
+                f"task {folder}: task.toml [environment] network_mode is {network!r}, expected one of "
+                f"{', '.join(_NETWORK_MODES)}"
+            )
+        asked = reader.section("environment").get("allow_internet", False)
         return cls(
             name=folder.resolve().name,
             path=folder.resolve(),
@@ -69,7 +102,7 @@ class Task:
             docker_image=reader.text("environment", "docker_image") or None,
             workdir=workdir,
             env=recipe.env | {k: str(v) for k, v in reader.section("environment").get("env", {}).items()},
-            allow_network=bool(reader.section("environment").get("allow_internet", public)),
+            allow_network=network == "public" if network else bool(asked),
             cpus=reader.number("environment", "cpus"),
             memory_mb=reader.megabytes("memory"),
             storage_mb=reader.megabytes("storage"),
@@ -152,6 +185,19 @@ class _Reader:
 
     folder: Path
     table: dict[str, Any]
+
+    def refuse_unsupported(self) -> None:
+        """Raise InputError that names the first field which asks for something that is not carried out."""
+        for name, neutral in _NOT_CARRIED_OUT.items():
+            section, _, key = name.rpartition(".")
+            table = self.section(section) if section else self.table
+            if key in table and table[key] not in neutral:
+                where = f"[{section}] {key}" if section else key
+                raise InputError(f"task {self.folder}: task.toml {where} is not supported, expected none")
+        if (self.folder / "environment/docker-compose.yaml").is_file():
+            raise InputError(
+                f"task {self.folder}: environment/docker-compose.yaml is not supported, expected none"
+            )
 
     def section(self, name: str) -> dict[str, Any]:
         value = self.table.get(name, {})

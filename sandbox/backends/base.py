@@ -82,6 +82,10 @@ class Backend(Protocol):
         """Raise InputError, in one line that says what to do, when this machine cannot run the backend."""
         ...
 
+    def limits(self) -> str:
+        """How this machine holds the tasks' limits, in one line."""
+        ...
+
     async def create(self, task: Task) -> Sandbox:
         """A fresh sandbox with the task's environment in place."""
         ...

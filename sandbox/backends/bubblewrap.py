@@ -3,8 +3,9 @@
 An episode sees a whole Linux system of its own: the host's programs (/usr, with /bin and /lib* as the host
 has them) under an overlay, and a generated /etc, /root, /var and so on. It may install, change and delete all
 of it; what it writes lies in a private folder that is thrown away at the end. Of the host's other files
-nothing is there. No network but its own loopback unless the task asks for one, its own process numbers, no
-host environment.
+nothing is there. No network but its own loopback, its own process numbers, no host environment. A task that
+asks for a network is refused: bubblewrap could only share the host's, with every local port and abstract
+socket in it.
 
 Root inside is an unprivileged user outside. Where the service runs as root, a range of 65,536 users is
 mapped, so that chown, su and package managers work; otherwise root is the only user.
@@ -106,7 +107,13 @@ class BubblewrapBackend:
 
     async def create(self, task: Task) -> BubblewrapSandbox:
         """A sandbox with the task's environment/ files. InputError when its Dockerfile needs an image
-        build."""
+        build, or when it asks for a network.
+        """
+        if task.allow_network:
+            raise InputError(
+                f"task {task.name}: it asks for a network, and bubblewrap could only share the host's, local "
+                "ports included; use the docker backend"
+            )
         sandbox = BubblewrapSandbox(task, self._prepare())
         try:
             await sandbox.start()
@@ -218,13 +225,7 @@ class BubblewrapSandbox:
             control = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 64)
         try:
             return await Guest.start(
-                self._host,
-                [*argv, str(control)],
-                [control],
-                self._cgroup,
-                ours,
-                self._task,
-                network=self._task.allow_network,
+                self._host, [*argv, str(control)], [control], self._cgroup, ours, self._task
             )
         finally:
             os.close(control)
@@ -321,7 +322,7 @@ class Guest:
     @classmethod
     async def start(
         cls, host: Host, argv: list[str], inherited: list[int], cgroup: Cgroup | None, link: socket.socket |
-        None, task: Task, network: bool = False,
+        None, task: Task,
     ) -> Guest:  # fmt: skip
         """Start bubblewrap with `argv` behind the arguments that all sandboxes share.
 
@@ -332,7 +333,7 @@ class Guest:
         output, output_in = os.pipe()
         filters = _as_file(seccomp.program())
         options = [*host.program, *_NAMESPACES, "--hostname", "sandbox", "--die-with-parent", "--new-session"]
-        options += ["--clearenv", "--info-fd", str(info_in), *(["--share-net"] if network else [])]
+        options += ["--clearenv", "--info-fd", str(info_in)]
         options += ["--userns-block-fd", str(gate)] if host.root else []
         options += ["--seccomp", str(filters)] if filters >= 0 else []
         mount = ["--ro-bind", str(host.toolchain), PLACE]

@@ -77,6 +77,49 @@ def test_malformed_field_is_named(tmp_path: Path, toml: str, field: str) -> None
         Task.load(write(tmp_path / "one", toml))
 
 
+@pytest.mark.parametrize(
+    ("toml", "field"),
+    [
+        ("[[steps]]\nname = 'one'", "steps"),
+        ("[agent]\nuser = 'dev'", r"\[agent\] user"),
+        ("[verifier]\nenvironment_mode = 'separate'", "environment_mode"),
+        ("[verifier.environment]\ncpus = 1", r"\[verifier\] environment"),
+        ("[environment]\ngpus = 1", "gpus"),
+        ("[environment]\nos = 'windows'", "os"),
+        ("[environment]\nmcp_servers = [{name = 'x'}]", "mcp_servers"),
+        ("[environment.healthcheck]\ncommand = 'true'", "healthcheck"),
+        ("[environment]\nnetwork_mode = 'allowlist'", "network_mode"),
+    ],
+)
+def test_what_no_backend_carries_out_is_refused_by_name(tmp_path: Path, toml: str, field: str) -> None:
+    with pytest.raises(InputError, match=field):
+        Task.load(write(tmp_path / "one", toml))
+
+
+def test_a_task_as_public_sets_have_them(tmp_path: Path) -> None:
+    toml = """
+version = "1.0"
+[metadata]
+author_name = "someone"
+tags = ["a"]
+[agent]
+timeout_sec = 900.0
+user = "root"
+[environment]
+build_timeout_sec = 600.0
+docker_image = "some/image:1"
+cpus = 1
+memory_mb = 2048
+storage_mb = 10240
+gpus = 0
+allow_internet = true
+"""
+    task = Task.load(write(tmp_path / "one", toml))
+    assert (task.docker_image, task.allow_network, task.storage_mb) == ("some/image:1", True, 10240)
+    off = Task.load(write(tmp_path / "two", toml + 'network_mode = "no-network"\n'))
+    assert not off.allow_network
+
+
 def test_load_tasks_sorts_and_needs_one(tmp_path: Path) -> None:
     for name in ("b", "a"):
         write(tmp_path / "set" / name)
