@@ -20,9 +20,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sandbox.backends.base import SandboxError, TerminalResult
+from sandbox.backends.base import SandboxError
 from sandbox.backends.cgroups import Usage
 from sandbox.backends.environment import (
+    DEFAULT_MEMORY_MB,
     ENVIRONMENT,
     MAX_FILE_MB,
     MAX_PROCESSES,
@@ -30,7 +31,7 @@ from sandbox.backends.environment import (
     tests_command,
 )
 from sandbox.backends.lease import lease_folder, start_janitor
-from sandbox.backends.session import START_SECONDS, Session
+from sandbox.backends.session import START_SECONDS, Session, SessionSandbox
 from sandbox.backends.supervisor import Ring
 from sandbox.backends.toolchain import PLACE, SUPERVISOR, toolchain
 from sandbox.errors import InputError
@@ -131,7 +132,7 @@ class Engine:
             raise SandboxError(f"task {task.name}: image {tag}: {error}", retryable=False) from error
 
 
-class DockerSandbox:
+class DockerSandbox(SessionSandbox):
     """One episode's container. See base.Sandbox for the calls."""
 
     def __init__(self, task: Task, engine: Engine, image: Image) -> None:
@@ -141,7 +142,7 @@ class DockerSandbox:
         self._name = f"{engine.base.name}-{next(engine.numbers)}"
         self._folder = Path(tempfile.mkdtemp(prefix="s", dir=engine.base))
         self._container: Container | None = None
-        self._session: Session | None = None
+        super().__init__()
         settings = image.attrs["Config"]
         words = (word.partition("=") for word in settings.get("Env") or [])
         self._environment = {**ENVIRONMENT, **{name: value for name, _, value in words}, **task.env}
@@ -159,6 +160,7 @@ class DockerSandbox:
         from docker.types import LogConfig, Ulimit
 
         task = self._task
+        memory = task.memory_mb or DEFAULT_MEMORY_MB
         file_bytes = min(task.storage_mb or MAX_FILE_MB, MAX_FILE_MB) << 20
         return self._engine.client.containers.create(
             image,
@@ -172,8 +174,8 @@ class DockerSandbox:
             init=True,
             cap_drop=_DROPPED,
             network_mode="bridge" if task.allow_network else "none",
-            mem_limit=f"{task.memory_mb}m" if task.memory_mb else None,
-            memswap_limit=f"{task.memory_mb}m" if task.memory_mb else None,
+            mem_limit=f"{memory}m",
+            memswap_limit=f"{memory}m",
             nano_cpus=int(task.cpus * 1e9) if task.cpus else None,
             pids_limit=MAX_PROCESSES,
             ulimits=[
@@ -214,29 +216,6 @@ class DockerSandbox:
         link.setblocking(False)
         await _call(self._container.reload)
         return Guest(self._container, link)
-
-    # -- calls -----------------------------------------------------------------------------------------------
-
-    def _terminal(self) -> Session:
-        if self._session is None:
-            raise SandboxError("the sandbox is closed or was verified", retryable=False)
-        return self._session
-
-    async def terminal(self, command: str, timeout: float) -> TerminalResult:
-        """See base.Sandbox."""
-        return await self._terminal().run(command, timeout)
-
-    async def terminal_input(self, keys: list[str]) -> TerminalResult:
-        """See base.Sandbox."""
-        return await self._terminal().type(keys)
-
-    async def terminal_output(self) -> TerminalResult:
-        """See base.Sandbox."""
-        return await self._terminal().output()
-
-    async def upload(self, source: Path, target: str) -> None:
-        """See base.Sandbox."""
-        await self._terminal().upload(source, target)
 
     async def verify(self, task: Task) -> Verdict:
         """End the episode's container, then run tests/test.sh in a new one on the files that it left."""

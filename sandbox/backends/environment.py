@@ -17,6 +17,7 @@ TESTS_ENVIRONMENT = {
     "T1_OWN_PROCESSES": "1",  # a PID namespace of their own: the tests' runner may kill all that it sees
 }  # fmt: skip
 MAX_PROCESSES, MAX_FILE_MB = 512, 1024
+DEFAULT_MEMORY_MB = 4096  # of a task that names no limit; a hog must not take the host along
 
 
 def tests_command(task: Task, limits: str) -> list[str]:

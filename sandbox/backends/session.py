@@ -137,6 +137,34 @@ class Session:
             return None
 
 
+class SessionSandbox:
+    """The calls of base.Sandbox that go to its session, for a backend to complete."""
+
+    def __init__(self) -> None:
+        self._session: Session | None = None  # None before the start, and once it is verified or closed
+
+    def _terminal(self) -> Session:
+        if self._session is None:
+            raise SandboxError("the sandbox is closed or was verified", retryable=False)
+        return self._session
+
+    async def terminal(self, command: str, timeout: float) -> TerminalResult:
+        """See base.Sandbox."""
+        return await self._terminal().run(command, timeout)
+
+    async def terminal_input(self, keys: list[str]) -> TerminalResult:
+        """See base.Sandbox."""
+        return await self._terminal().type(keys)
+
+    async def terminal_output(self) -> TerminalResult:
+        """See base.Sandbox."""
+        return await self._terminal().output()
+
+    async def upload(self, source: Path, target: str) -> None:
+        """See base.Sandbox."""
+        await self._terminal().upload(source, target)
+
+
 async def _receive(link: socket.socket) -> bytes:
     """The body of an answer. Raises ValueError when it is longer than any answer, EOFError at the end."""
     loop, data, size = asyncio.get_running_loop(), b"", 4
