@@ -35,7 +35,7 @@ from sandbox.backends.environment import (
     tests_command,
 )
 from sandbox.backends.files import SandboxFiles
-from sandbox.backends.namespaces import FIRST_UID, Guest, Host, layers
+from sandbox.backends.namespaces import Guest, Host, layers
 from sandbox.backends.processes import wait_process
 from sandbox.backends.session import Session, SessionSandbox
 from sandbox.backends.supervisor import Ring
@@ -66,7 +66,7 @@ class BubblewrapBackend:
         for name in ("root", "root.work", "usr", "usr.work", "local"):
             (folder / name).mkdir()
             if host.root:
-                os.chown(folder / name, FIRST_UID, FIRST_UID)
+                os.chown(folder / name, host.uid, host.uid)
         try:
             # In a thread of its own: the caller may well be inside a loop.
             with ThreadPoolExecutor(1) as pool:
@@ -125,7 +125,7 @@ class BubblewrapSandbox(SessionSandbox):
         storage = None
         if host.quota:
             storage = min(task.storage_mb or MAX_FILE_MB, _memory_mb() // 4)
-        self._files = SandboxFiles(task, folder, FIRST_UID, storage)
+        self._files = SandboxFiles(task, folder, host.uid, storage)
         self._cgroup: Cgroup | None = None
         super().__init__()
 
@@ -136,7 +136,7 @@ class BubblewrapSandbox(SessionSandbox):
             memory = self._task.memory_mb or DEFAULT_MEMORY_MB
             self._cgroup = Cgroup(self._name, memory_mb=memory, pids=MAX_PROCESSES, cpus=self._task.cpus)
         environment = {**ENVIRONMENT, **self._task.env}
-        if not self._host.root:
+        if self._host.uids == 1 or not self._host.root:
             environment["TAR_OPTIONS"] = "--no-same-owner"  # only one user is mapped
         self._session = Session(self._spawn, self._task.workdir, self._limits(), environment)
         await self._session.start()

