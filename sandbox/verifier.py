@@ -1,18 +1,16 @@
 """From the files that a task's tests wrote to a reward.
 
 The tests run in a fresh sandbox after the episode's processes are dead (backends); here their results are
-read as
-untrusted input. With `tests` in task.toml's [metadata], results come from /logs/verifier/ctrf.json (Common
-Test Report
-Format) and the reward is
+read as untrusted input. With `tests` in task.toml's [metadata], results come from /logs/verifier/ctrf.json
+(Common Test Report Format) and the reward is
 
     f  = sum(w_i * passed_i) / sum(w_i)    over the expected tests; a missing one has failed
     f' = max(0, (f - b) / (1 - b))         b = stub_baseline: what files of the right name and no content earn
     reward = 0.5 * f' + 0.5 * [all passed]
 
 with w_i from [metadata.test_weights] (1 where absent). Without `tests`, as in public Harbor tasks, the
-reward is the
-number in /logs/verifier/reward.json (a number, or a table with "reward"), else in reward.txt.
+reward is the number in /logs/verifier/reward.json, else in reward.txt. Of a table in reward.json it is
+"reward", or the mean of all values where there is no such key.
 """
 
 from __future__ import annotations
@@ -136,14 +134,13 @@ def _read_reward(logs: Path) -> float | None:
     text = _read_result(logs / "reward.json")
     if text is not None:
         value = _parse(text)
-        if isinstance(value, dict):
-            value = value.get("reward", next(iter(value.values())) if len(value) == 1 else None)
-        if isinstance(value, bool):
-            value = float(value)
-        if not _is_number(value):
-            raise ValueError(
-                "reward.json: expected a finite number, or a table with a finite number as 'reward'"
-            )
+        parts = list(value.values()) if isinstance(value, dict) else [value]
+        if isinstance(value, dict) and "reward" in value:
+            parts = [value["reward"]]
+        parts = [float(part) if isinstance(part, bool) else part for part in parts]
+        if not parts or not all(_is_number(part) and 0 <= part <= 1 for part in parts):
+            raise ValueError("reward.json: expected a number in [0, 1], or a table of them")
+        value = sum(parts) / len(parts)
     else:
         text = _read_result(logs / "reward.txt")
         if text is None:

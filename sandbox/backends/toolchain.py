@@ -52,13 +52,17 @@ def toolchain() -> Path:
     # As root it is mounted by an unprivileged user, who cannot reach root's home.
     cache = Path("/var/cache/t1-jax") if os.geteuid() == 0 else home / "t1-jax"
     try:
-        cache.mkdir(parents=True, exist_ok=True, mode=0o755)
         if not (cache / name).is_dir():
+            cache.mkdir(parents=True, exist_ok=True)
+            cache.chmod(0o755)
             with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=cache) as building:
                 folder = Path(building) / "toolchain"
                 _build(folder, program)
-                if not (cache / name).is_dir():  # another process may have been quicker
+                try:
                     folder.rename(cache / name)
+                except OSError:
+                    if not (cache / name).is_dir():  # else another process was quicker
+                        raise
     except (OSError, subprocess.CalledProcessError) as error:
         raise InputError(f"sandbox toolchain {cache / name}: cannot be made ({error})") from error
     if (cache / name).stat().st_uid != os.geteuid():

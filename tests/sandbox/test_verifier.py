@@ -129,7 +129,11 @@ def test_links_and_fifos_are_not_read(tmp_path: Path) -> None:
         ("reward.txt", "1 or so", None),
         ("reward.json", "NaN", None),
         ("reward.json", '"1"', None),
-        ("reward.json", '{"a": 1, "b": 1}', None),
+        ("reward.json", '{"correctness": 1, "speed": 0.5}', 0.75),
+        ("reward.json", '{"correctness": true, "speed": 2}', None),
+        ("reward.json", '{"correctness": 1, "speed": NaN}', None),
+        ("reward.json", '{"reward": "1", "speed": 1}', None),
+        ("reward.json", "{}", None),
     ],
 )
 def test_public_reward_files(tmp_path: Path, name: str, text: str, reward: float | None) -> None:
