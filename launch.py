@@ -275,6 +275,21 @@ def score(options: argparse.Namespace, words: list[str]) -> None:
     run(**vars(options))
 
 
+def convert(options: argparse.Namespace, words: list[str]) -> None:
+    """Checkpoints between Hugging Face's form and ours (Orbax), both ways, bit for bit."""
+    from t1_jax.tools.convert import convert as run
+
+    parser = _parser("convert", convert.__doc__)
+    parser.add_argument("--src", type=Path, required=True)
+    parser.add_argument("--dst", type=Path, required=True)
+    parser.add_argument("--to", choices=("orbax", "hf"), required=True)
+    parser.add_argument(
+        "--base", type=Path, help="to hf: the folder that training began from; gives the form"
+    )
+    options = parser.parse_args(words)
+    print(json.dumps(run(**vars(options))))
+
+
 def mismatch(options: argparse.Namespace, words: list[str]) -> None:
     """Engine against learner log-probs: re-tokenised, recorded tokens, recorded tokens and experts."""
     from t1_jax.tools.mismatch import find_run
@@ -335,8 +350,8 @@ def quickstart(options: argparse.Namespace, overrides: list[str]) -> None:
 # Commands that take --config and dotted overrides, and those that read their own options.
 CONFIGURED: dict[str, Run] = {"sft": sft, "rl": rl, "serve": serve, "rollout": rollout, "eval": evaluate,
                               "quickstart": quickstart}  # fmt: skip
-PLAIN: dict[str, Run] = {"tasks": tasks, "init": init, "score": score, "mismatch": mismatch, "bench": bench,
-                         "report": report}  # fmt: skip
+PLAIN: dict[str, Run] = {"tasks": tasks, "init": init, "convert": convert, "score": score,
+                         "mismatch": mismatch, "bench": bench, "report": report}  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):

@@ -2,12 +2,15 @@
 from).
 
 A model checkpoint holds config.json (Hugging Face field names), the tokenizer's files, params/ (an Orbax
-StandardCheckpoint of float32 masters) and t1.json ({"version": policy version, "step": optimizer steps}). It
-appears under its name in one rename, so that a reader never sees half of it.
+StandardCheckpoint of float32 masters; of a converted checkpoint, in the dtypes of its source), mtp/ (the same
+of the multi-token prediction head, if it has one) and t1.json ({"version": policy version, "step": optimizer
+steps}). It appears under its name in one rename, so that a reader never sees half of it. Hugging Face folders
+are read as they are.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -19,6 +22,8 @@ import jax
 import orbax.checkpoint as ocp
 
 from sandbox.errors import InputError
+from t1_jax.checkpoint.huggingface import load_params, open_folder, read_config
+from t1_jax.checkpoint.shards import is_shard_folder
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.parameters import shapes
 
@@ -65,8 +70,12 @@ def save_checkpoint(
     temporary = folder.parent / f".{folder.name}.{os.getpid()}.tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
+    trees = {"params": {name: part for name, part in params.items() if name != "mtp"}}
+    if "mtp" in params:
+        trees["mtp"] = params["mtp"]
     with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(temporary / "params", params)
+        for name, tree in trees.items():
+            checkpointer.save(temporary / name, tree)
     if tokenizer_dir is not None:
         for name in TOKENIZER_FILES:
             if (Path(tokenizer_dir) / name).is_file():
@@ -82,58 +91,81 @@ def save_checkpoint(
     return folder
 
 
-def load_config(folder: Path | str) -> ModelConfig:
-    """The model's shape from a checkpoint's config.json. Raises InputError when it is missing or wrong."""
-    path = Path(folder) / "config.json"
-    try:
-        values = json.loads(path.read_text())
-    except OSError as error:
-        raise InputError(f"checkpoint {folder}: cannot read config.json ({error.strerror})") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"checkpoint {path}: not valid JSON ({error})") from None
-    return ModelConfig.from_hf(values, str(path))
+def is_ours(folder: Path | str) -> bool:
+    """Whether a folder is a checkpoint of this module's form (and not of Hugging Face's)."""
+    return (Path(folder) / "params").is_dir()
 
 
-def load_checkpoint(folder: Path | str, shardings: Any = None) -> tuple[Any, ModelConfig, dict[str, int]]:
+def load_config(folder: Path | str, *, mtp: bool = False) -> ModelConfig:
+    """The model's shape from a checkpoint's config.json, ours or Hugging Face's.
+
+    `mtp` asks for the multi-token prediction head too. Raises InputError when the file is missing or wrong,
+    or the checkpoint has no such head.
+    """
+    folder = Path(folder)
+    if not is_ours(folder) and is_shard_folder(folder):
+        config = open_folder(folder).config
+        present = bool(config.mtp_num_hidden_layers)
+    else:
+        config = ModelConfig.from_hf(read_config(folder), str(folder / "config.json"))
+        present = (folder / "mtp").is_dir()
+    if mtp and not present:
+        raise InputError(f"checkpoint {folder}: holds no MTP head, expected one to go on from")
+    return dataclasses.replace(config, mtp_num_hidden_layers=1 if mtp else 0)
+
+
+def load_checkpoint(
+    folder: Path | str, shardings: Any = None, *, mtp: bool = False
+) -> tuple[Any, ModelConfig, dict[str, int]]:
     """Read a model checkpoint: (float32 params, config, {"version", "step"}).
 
     Args:
-      folder: written by `save_checkpoint`.
+      folder: written by `save_checkpoint` or `convert`, or a Hugging Face folder.
       shardings: a tree of NamedShardings in the form of the parameters, to place each shard where it belongs.
+      mtp: whether to load the multi-token prediction head too.
 
     Raises:
       InputError: the folder is not such a checkpoint, or its parameters have other shapes than its config
       says.
     """
     folder = Path(folder).absolute()
-    config = load_config(folder)
-    if not (folder / "params").is_dir():
-        raise InputError(
-            f"checkpoint {folder}: holds no params/ (an Orbax checkpoint of t1-jax was expected)"
-        )
+    config = load_config(folder, mtp=mtp)
+    if not is_ours(folder):
+        if not is_shard_folder(folder):
+            raise InputError(
+                f"checkpoint {folder}: holds neither params/ (an Orbax checkpoint of t1-jax) nor "
+                "*.safetensors (a Hugging Face folder)"
+            )
+        return load_params(open_folder(folder).leaves, config, shardings), config, {"version": 0, "step": 0}
     target = shapes(config)
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     places = jax.tree.map(lambda _: device, target) if shardings is None else shardings
     target = jax.tree.map(
         lambda leaf, place: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), target, places
     )
-    with ocp.StandardCheckpointer() as checkpointer:
-        stored = checkpointer.metadata(folder / "params").item_metadata.tree
-        _check_shapes(folder, stored, target)
-        params = checkpointer.restore(folder / "params", target)
+    head = target.pop("mtp", None)
+    params = _restore(folder / "params", target)
+    if head is not None:
+        params["mtp"] = _restore(folder / "mtp", head)
     meta_path = folder / _META
     meta = json.loads(meta_path.read_text()) if meta_path.is_file() else {"version": 0, "step": 0}
     return params, config, meta
 
 
-def _check_shapes(folder: Path, stored: Any, target: Any) -> None:
-    def by_name(tree: Any) -> dict[str, tuple[int, ...]]:
-        leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda leaf: hasattr(leaf, "shape"))
-        return {
-            jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape) for path, leaf in leaves
-        }
+def _restore(tree: Path, target: Any) -> Any:
+    with ocp.StandardCheckpointer() as checkpointer:
+        _check_shapes(tree.parent, checkpointer.metadata(tree).item_metadata.tree, target)
+        return checkpointer.restore(tree, target)
 
-    found, expected = by_name(stored), by_name(target)
+
+def by_path(tree: Any) -> list[tuple[str, Any]]:
+    """The leaves of a tree of arrays, or of their metadata, by path "linear/qkv"."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda leaf: hasattr(leaf, "shape"))
+    return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves]
+
+
+def _check_shapes(folder: Path, stored: Any, target: Any) -> None:
+    found, expected = ({name: tuple(leaf.shape) for name, leaf in by_path(tree)} for tree in (stored, target))
     for name in sorted(found.keys() | expected.keys()):
         if found.get(name) != expected.get(name):
             raise InputError(

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from t1_jax.model.config import ModelConfig
 
 
+# A record of this many rows in which a layer never changes is no record: its buffer was not written.
+_CONSTANT_ROWS = 16
+MIN_AGREEMENT = 0.5
+
+
 class RoutingRecordError(InputError):
     """A routing record that cannot belong to the model: it is refused, never reshaped or clipped."""
 
@@ -65,8 +70,9 @@ def check_routes(
 ) -> None:
     """Raise RoutingRecordError, naming trajectory and token, unless the record can be replayed as it is.
 
-    Checked on valid rows: L and K are the model's, ids are below `num_experts`, and the K ids of a layer
-    differ (a repeated id would count one expert's weight twice). Rows that are not valid may hold anything.
+    Checked on valid rows: L and K are the model's, ids are below `num_experts`, the K ids of a layer differ
+    (a repeated id would count one expert's weight twice), and no layer is one constant row. Rows that are not
+    valid may hold anything.
     """
     routes, valid = trajectory.routed_experts, trajectory.routed_valid
     if routes is None or valid is None:
@@ -89,6 +95,63 @@ def check_routes(
     if repeated.any():
         t = int(repeated.argmax())
         raise RoutingRecordError(f"{where}: routed_experts at token {t} names an expert twice in one layer")
+    rows = routes[valid]
+    if len(rows) >= _CONSTANT_ROWS and num_experts_per_tok < num_experts:
+        constant = (rows == rows[:1]).all(axis=(0, 2))
+        if constant.any():
+            layer, t = int(constant.argmax()), int(valid.argmax())
+            raise RoutingRecordError(
+                f"{where}: routed_experts from token {t} on is {rows[0, layer].tolist()} at every token of "
+                f"layer {layer}, expected the experts of each token"
+            )
+
+
+def check_agreement(
+    trajectory: Trajectory, probe: np.ndarray, *, threshold: float = MIN_AGREEMENT
+) -> float | None:
+    """Compare a record with a probe, the experts that a live forward of the same tokens chose.
+
+    A record that is shifted by a token passes every other check, and replaying it trains each token through
+    another one's experts.
+
+    Args:
+      trajectory: with its record.
+      probe: int [T, L, K].
+      threshold: least share of recorded experts that the probe must name too, for the same token and layer.
+        Numerics and a policy update or two move a few percent of them; chance names K/E.
+
+    Returns:
+      The agreement; None without a record.
+
+    Raises:
+      RoutingRecordError: too low; trajectory and the first token that disagrees everywhere are named, and the
+        shift that agrees better, if one does.
+    """
+    routes, valid = trajectory.routed_experts, trajectory.routed_valid
+    if routes is None or valid is None or not valid.any():
+        return None
+
+    def agreement(shift: int) -> np.ndarray:
+        """By token, of the record read `shift` tokens later; NaN where there is no such row."""
+        by_token = np.full(len(probe), np.nan)
+        at = np.flatnonzero(valid)
+        at = at[(at - shift >= 0) & (at - shift < len(probe))]
+        same = routes[at][..., :, None] == probe[at - shift][..., None, :]
+        by_token[at - shift] = same.any(-1).mean((1, 2))
+        return by_token
+
+    own = agreement(0)
+    mean = float(np.nanmean(own))
+    if mean >= threshold:
+        return mean
+    others = {shift: np.nan_to_num(agreement(shift), nan=0.0).mean() for shift in (-1, 1)}
+    best = max(others, key=lambda shift: others[shift])
+    hint = f"; shifted by {best:+d} it agrees to {others[best]:.2f}" if others[best] > mean else ""
+    t = int(np.nanargmin(own))
+    raise RoutingRecordError(
+        f"trajectory {trajectory.rollout_id}: routed_experts agrees to {mean:.2f} with a forward of its "
+        f"tokens (to {own[t]:.2f} at token {t}), expected at least {threshold}{hint}"
+    )
 
 
 def to_document(

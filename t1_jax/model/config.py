@@ -8,8 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from sandbox.errors import InputError
+from t1_jax.config import build
 
 MODEL_TYPE = "qwen3_5_moe_text"
+MODEL_TYPES = (MODEL_TYPE, "qwen3_5_moe")  # the text model, and the multimodal one around it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,7 @@ class ModelConfig:
     rms_norm_eps: float = 1e-6
     tie_word_embeddings: bool = False
     initializer_range: float = 0.02
+    mtp_num_hidden_layers: Literal[0, 1] = 0  # layers of the multi-token prediction head (model/mtp.py)
     dtype: Literal["bfloat16", "float32"] = "bfloat16"  # of activations and matrix products
 
     def __post_init__(self) -> None:
@@ -50,7 +53,7 @@ class ModelConfig:
 
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.type in ("int", "float") and value <= 0:
+            if field.type in ("int", "float") and not value > 0:
                 require(False, f"{field.name} is {value}, expected a positive number")
         require(
             self.num_hidden_layers % self.full_attention_interval == 0,
@@ -124,17 +127,60 @@ class ModelConfig:
 
     @classmethod
     def from_hf(cls, values: dict[str, Any], source: str = "config.json") -> ModelConfig:
-        """Read a config.json of ours or of the hub (multimodal: its text part). Raises InputError."""
+        """Read a config.json of ours or of the hub (multimodal: its text part).
+
+        The MTP head is left out: whoever wants it checks that the checkpoint holds one and adds it.
+
+        Raises InputError for another model type, a missing field, and what this model does not do.
+        """
+        top = values.get("model_type")
+        if top not in MODEL_TYPES:
+            raise InputError(f"{source}: model_type is {top!r}, expected one of {', '.join(MODEL_TYPES)}")
         text = values.get("text_config", values)
-        if text.get("model_type") not in (MODEL_TYPE, "qwen3_5_moe"):
-            raise InputError(f"{source}: model_type is {text.get('model_type')!r}, expected {MODEL_TYPE!r}")
-        rope = text.get("rope_parameters") or {}
-        known = {field.name for field in fields(cls)}
+        if not isinstance(text, dict) or text.get("model_type", top) not in MODEL_TYPES:
+            raise InputError(f"{source}: text_config is no section of model_type {MODEL_TYPE!r}")
+        rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
+        _refuse_other_maths(text, rope, source)
+        known = {field.name for field in fields(cls)} - {"mtp_num_hidden_layers"}
         kept = {
             name: value for name, value in {**rope, **text}.items() if name in known and value is not None
         }
-        kept.setdefault("dtype", text.get("torch_dtype") or "bfloat16")
+        # transformers takes the outer setting for the multimodal model, and does not repeat it inside.
+        kept.setdefault("tie_word_embeddings", bool(values.get("tie_word_embeddings", False)))
+        kept.setdefault("dtype", text.get("torch_dtype") or values.get("dtype") or values.get("torch_dtype"))
+        kept["dtype"] = kept["dtype"] or "bfloat16"
+        kept.setdefault("rope_theta", 10000.0)  # transformers' default, not that of a new model of ours
+        if text.get("layer_types"):
+            kept["full_attention_interval"] = _interval(
+                text["layer_types"], text.get("num_hidden_layers"), source
+            )
         missing = [f.name for f in fields(cls) if f.name not in kept and f.default is f.default_factory]
         if missing:
             raise InputError(f"{source}: {missing[0]} is missing")
-        return cls(**kept)
+        return build(cls, kept, source)
+
+
+def _interval(layer_types: list[str], num_layers: Any, source: str) -> int:
+    """The period of a list of layer types: DeltaNet layers, then one attention layer, again and again."""
+    interval = layer_types.index("full_attention") + 1 if "full_attention" in layer_types else 0
+    period = ["linear_attention"] * (interval - 1) + ["full_attention"]
+    if not interval or len(layer_types) != num_layers or layer_types != period * (num_layers // interval):
+        raise InputError(
+            f"{source}: layer_types is not, {num_layers} layers long, a repeated period of linear_attention "
+            "layers and one full_attention"
+        )
+    return interval
+
+
+def _refuse_other_maths(text: dict[str, Any], rope: dict[str, Any], source: str) -> None:
+    """Raise InputError for a setting that would make transformers compute something else than this model."""
+    for name, value, expected in (
+        ("hidden_act", text.get("hidden_act", "silu"), "silu"),
+        ("attention_bias", text.get("attention_bias", False), False),
+        ("attn_output_gate", text.get("attn_output_gate", True), True),
+        ("mlp_only_layers", text.get("mlp_only_layers") or [], []),
+        ("decoder_sparse_step", text.get("decoder_sparse_step", 1), 1),
+        ("rope_type", rope.get("rope_type", rope.get("type", "default")), "default"),
+    ):
+        if value != expected:
+            raise InputError(f"{source}: {name} is {value!r}, expected {expected!r}")

@@ -9,7 +9,7 @@ period, E experts, F expert width, S shared expert width.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import jax
@@ -101,7 +101,22 @@ def abstract(config: ModelConfig) -> Params:
     }
     if not c.tie_word_embeddings:
         tree["lm_head"] = ParamSpec(shape=(hidden, c.vocab_size), axes=("embed", "vocab"))
+    if c.mtp_num_hidden_layers:
+        tree["mtp"] = {
+            "fc": ParamSpec(shape=(2 * hidden, hidden), axes=(None, "embed")),
+            "pre_fc_norm_embedding": ParamSpec(shape=(hidden,), axes=(None,), init="zeros"),
+            "pre_fc_norm_hidden": ParamSpec(shape=(hidden,), axes=(None,), init="zeros"),
+            "norm": ParamSpec(shape=(hidden,), axes=(None,), init="zeros"),
+            "full": {name: _single(spec) for name, spec in tree["full"].items()},
+            "moe": {name: _single(spec) for name, spec in tree["moe"].items()},
+        }
     return tree
+
+
+def _single(spec: ParamSpec) -> ParamSpec:
+    """One layer's part of a stacked parameter."""
+    depth = spec.axes.count("layers")
+    return replace(spec, shape=spec.shape[depth:], axes=spec.axes[depth:])
 
 
 def is_spec(leaf: Any) -> bool:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
 QUIET_SECONDS = 10.0  # between lines when the output is not a terminal
@@ -25,6 +25,15 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def size(count: float) -> str:
+    """A number of bytes for people: "512 B", "1.50 MB", "12.0 GB"."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5:
+            return f"{count:.3g} {unit}" if unit != "B" else f"{count:.0f} B"
+        count /= 1000
+    return f"{count:.4g} TB"
 
 
 class Progress:
@@ -51,7 +60,8 @@ class Progress:
             self._first = self._clock(), self.done
         self._notes.update(notes)
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=self.done, notes=f"{self._speed()}  {self._note_text()}")
+            told = f"{self._speed()}  {self._note_text()}"
+            self._bar.update(self._task, completed=self.done, count=self._count(), notes=told)
         elif self._clock() - self._last_line >= QUIET_SECONDS:
             self._last_line = self._clock()
             print(self.line(), file=self._stream, flush=True)
@@ -63,8 +73,13 @@ class Progress:
             left = f"{duration(self._clock() - self._start)} in all"
         else:
             left = f"{duration((self.total - self.done) / rate)} left" if rate else ""
-        parts = [f"{self.name}: {self.done}/{self.total} {self.unit}", self._speed(), left, self._note_text()]
+        parts = [f"{self.name}: {self._count()}", self._speed(), left, self._note_text()]
         return ", ".join(part for part in parts if part)
+
+    def _count(self) -> str:
+        if self.unit == "bytes":
+            return f"{size(self.done)} of {size(self.total)}"
+        return f"{self.done}/{self.total} {self.unit}"
 
     def _rate(self) -> float:
         """Units a second since the first advance; 0 while unknown."""
@@ -78,6 +93,8 @@ class Progress:
         rate = self._rate()
         if not rate:
             return ""
+        if self.unit == "bytes":
+            return f"{size(rate)}/s"
         return f"{rate:.3g} {self.unit}/s" if rate >= 1 else f"{duration(1 / rate)} each"
 
     def _note_text(self) -> str:
@@ -103,7 +120,7 @@ def progress(
     Args:
       name: what is being done, in a word or two.
       total: units of work in all.
-      unit: the unit's name, plural.
+      unit: the unit's name, plural; "bytes" are shown as kB, MB, GB.
       stream: where to write; standard error by default. A terminal gets a live bar with rate and time left,
         anything else a line every ten seconds and one at the end.
       clock: monotonic seconds.
@@ -119,11 +136,11 @@ def progress(
     columns = (
         TextColumn("[bold]{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.fields[count]}"),
         TextColumn("{task.fields[notes]}"),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
     with RichProgress(*columns, console=Console(file=target)) as bar:
-        state._bar, state._task = bar, bar.add_task(name, total=total, notes="")
+        state._bar, state._task = bar, bar.add_task(name, total=total, count="", notes="")
         yield state

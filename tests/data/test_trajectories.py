@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sandbox.errors import InputError
-from sandbox.trajectory import write_frames
-from t1_jax.data.trajectories import RoutingRecordError, read_trajectories, to_document
+from sandbox.trajectory import read_frames, write_frames
+from t1_jax.data.trajectories import RoutingRecordError, check_agreement, read_trajectories, to_document
 from tests.train.micro import MICRO, trajectory
 
 
@@ -30,6 +30,52 @@ def test_bad_routes_are_refused_with_id_and_token():
         to_document(broken(repeated), MICRO)
     with pytest.raises(RoutingRecordError, match=r"\[3, 2\], expected \[4, 2\]"):
         to_document(broken(lambda routes: routes[:, :3]), MICRO)
+
+
+def test_a_layer_that_never_changes_is_no_record():
+    def constant(record):
+        routes = record.routed_experts.copy()
+        routes[:, 2] = routes[0, 2]
+        return dataclasses.replace(record, routed_experts=routes)
+
+    long, short = (constant(trajectory("run-7", length, routes=True)) for length in (20, 12))
+    with pytest.raises(RoutingRecordError, match=r"run-7.*token 0 on.*every token of layer 2"):
+        to_document(long, MICRO)
+    assert to_document(short, MICRO).routed_experts is not None
+
+
+def test_a_shifted_record_does_not_agree_with_a_probe():
+    model = dataclasses.replace(MICRO, num_experts=32, num_experts_per_tok=4)
+    record = trajectory("run-7", 40, routes=True, model=model)
+    routes = record.routed_experts.astype(np.int32)
+    assert check_agreement(record, routes) == 1.0
+    assert check_agreement(record, routes[..., ::-1]) == 1.0, "the order within a row means nothing"
+    drifted = routes.copy()
+    drifted[::5, :, 0] = (routes[::5].max(-1) + 1) % 32
+    assert 0.9 < check_agreement(record, drifted) < 1.0
+    for shift in (-1, 1):
+        shifted = dataclasses.replace(record, routed_experts=np.roll(record.routed_experts, shift, axis=0))
+        with pytest.raises(RoutingRecordError, match=rf"run-7.*token \d+.*shifted by \{shift:+d} it agrees"):
+            check_agreement(shifted, routes)
+    assert check_agreement(trajectory("run-8", 12), routes) is None
+
+
+@pytest.mark.parametrize(("experts", "dtype"), [(256, np.uint8), (512, np.uint16)])
+def test_ids_of_every_width_come_back(experts, dtype):
+    model = dataclasses.replace(MICRO, num_experts=experts)
+    record = trajectory("run-7", 12, routes=True, model=model)
+    record.routed_experts[4, 1, 0] = experts - 1
+    assert record.routed_experts.dtype == dtype and (record.routed_experts >= 250).any()
+    (again,) = read_frames(write_frames([record]))
+    assert again.routed_experts.dtype == dtype
+    np.testing.assert_array_equal(again.routed_experts, record.routed_experts)
+
+
+@pytest.mark.parametrize("change", [slice(1, None), slice(None, -1)])
+def test_a_record_of_another_length_is_refused(change):
+    record = trajectory("run-7", 12, routes=True)
+    with pytest.raises(InputError, match=r"run-7.*\(11, 4, 2\), expected uint8 or uint16 \[12, L, K\]"):
+        dataclasses.replace(record, routed_experts=record.routed_experts[change])
 
 
 def test_rows_that_are_not_valid_may_hold_anything():
