@@ -240,6 +240,7 @@ def run(config: RLConfig) -> dict[str, Any]:
         mesh,
         temperature=config.temperature,
         remat_policy=config.remat_policy,
+        dispatch_tokens=None if config.mesh is None else config.mesh.dispatch_tokens,
     )
     routes_shape = (model.num_moe_layers, model.num_experts_per_tok) if config.replay else None
     with RunState(config.out / "state") as states, StopRequest() as stop:

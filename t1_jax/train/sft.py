@@ -128,6 +128,7 @@ def run(config: SFTConfig) -> dict[str, Any]:
         mesh,
         remat_policy=config.remat_policy,
         router_aux_loss_coef=config.router_aux_loss_coef,
+        dispatch_tokens=None if config.mesh is None else config.mesh.dispatch_tokens,
     )
     with RunState(config.out / "state") as states, StopRequest() as stop:
         if states.latest_step is None:

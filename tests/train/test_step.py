@@ -1,8 +1,3 @@
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -149,38 +144,3 @@ def test_decay_spares_vectors():
         "full/q_norm",
     ):
         assert not moved[name], name
-
-
-SHARDED = """
-import jax, numpy as np
-from t1_jax.data.packing import pack, split_microbatches
-from t1_jax.sharding import MeshConfig, make_mesh
-from t1_jax.train.losses import LossConfig, make_loss
-from t1_jax.train.state import init_state
-from t1_jax.train.step import make_train_step, place_batch
-from tests.train.micro import MICRO
-from tests.train.test_step import DOCUMENTS, OPTIMIZER, PARAMS
-batch = split_microbatches(pack(DOCUMENTS, row_length=32), 4)
-results = []
-for mesh in (None, make_mesh(MeshConfig(replica=1, fsdp=2, expert=2, context=1, tensor=2))):
-    step = make_train_step(MICRO, OPTIMIZER, make_loss(LossConfig()), mesh)
-    state, metrics = step(init_state(MICRO, OPTIMIZER, PARAMS, mesh), place_batch(batch, mesh))
-    results.append(jax.device_get((state.opt_state[1][0].mu, metrics)))
-assert len(jax.devices()) == 8 and len(state.params["moe"]["down"].sharding.device_set) == 8
-jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *results)
-print("equal")
-"""
-
-
-def test_eight_devices_are_one():
-    root = Path(__file__).parents[2]
-    environment = {
-        **os.environ,
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": str(root),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", SHARDED], env=environment, capture_output=True, text=True, cwd=root
-    )
-    assert done.stdout.strip() == "equal", done.stderr[-2000:]
