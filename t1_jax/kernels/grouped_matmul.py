@@ -2,7 +2,8 @@
 
 Rows arrive ordered by group, each group padded to a multiple of `block` rows (`group_layout` makes such an
 order). On a CPU, `jax.lax.ragged_dot` lowers to one masked product per expert (measured: 20 times the work at
-16 experts), so the blocked form is the fast one there: one product per block with that block's matrix.
+16 experts), so there it is one product per block with that block's matrix: all in one batched product where
+blocks are small, one after another where they are large.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu.megablox.ops import backend as megablox
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from t1_jax.kernels.rounding import rounded
 from t1_jax.parallel.platform import platform
 
-Implementation = Literal["auto", "blocked", "megablox", "ragged", "reference"]
+Implementation = Literal["auto", "blocked", "looped", "megablox", "ragged", "reference"]
 
-# Rows, inner and outer width of a tile on a TPU: float32 sums and two buffers of each operand fill about half
-# of a core's 16 MiB of fast memory.
-_TILE = (512, 1024, 1024)
+# Inner and outer width of a tile on a TPU: with blocks of 256 rows, float32 sums and two buffers of each
+# operand fill about half of a core's 16 MiB of fast memory.
+_TILE = (1024, 1024)
 
 
 class GroupLayout(NamedTuple):
@@ -38,9 +39,13 @@ class GroupLayout(NamedTuple):
 
 
 def block_size(rows: int, num_groups: int) -> int:
-    """Rows a block: the mean group as a power of two in [8, 128]; padding at most doubles small batches."""
+    """Rows a block: the mean group as a power of two in [8, 128]; padding at most doubles small batches.
+
+    A TPU multiplies a block at a time, and reads the group's matrix for each: up to 256 rows, so that it
+    computes for longer than it reads.
+    """
     mean = max(1, rows // num_groups)
-    return min(128, max(8, 1 << (mean - 1).bit_length()))
+    return min(256 if platform() == "tpu" else 128, max(8, 1 << (mean - 1).bit_length()))
 
 
 def group_layout(groups: Int[Array, " R"], num_groups: int, block: int) -> GroupLayout:
@@ -79,9 +84,14 @@ def grouped_matmul(
     `group_sizes` must be multiples of `block` (see `group_layout`); S a multiple of `block`.
     """
     if implementation == "auto":
-        implementation = {"cpu": "blocked", "tpu": "megablox"}.get(platform(), "ragged")  # type: ignore[assignment]
+        large = block >= 128 and lhs.dtype == jnp.float32
+        on_cpu: Implementation = "looped" if large else "blocked"
+        choice: dict[str, Implementation] = {"cpu": on_cpu, "tpu": "megablox"}
+        implementation = choice.get(platform(), "ragged")
+    if implementation == "looped":
+        return looped_matmul(lhs, rhs, group_sizes, block)
     if implementation == "megablox":
-        return megablox_matmul(lhs, rhs, group_sizes)
+        return megablox_matmul(lhs, rhs, group_sizes, block)
     if implementation == "ragged":
         out = jax.lax.ragged_dot(lhs, rhs, group_sizes, preferred_element_type=jnp.float32)
         return rounded(out, lhs.dtype)
@@ -98,11 +108,12 @@ def grouped_matmul(
     return rounded(out, lhs.dtype).reshape(lhs.shape[0], rhs.shape[-1])
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(3,))
+@partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def megablox_matmul(
     lhs: Float[Array, "S D"],
     rhs: Float[Array, "E D F"],
     group_sizes: Int[Array, " E"],
+    block: int,
     interpret: bool = False,
 ) -> Float[Array, "S F"]:
     """JAX's grouped matrix product for TPUs; its work follows the groups' sizes, not S.
@@ -112,30 +123,26 @@ def megablox_matmul(
     the kernel leaves as they are in memory, are zero here, in the result and in the gradient. `interpret`
     runs the kernel on a CPU.
     """
-    return _megablox_forward(lhs, rhs, group_sizes, interpret)[0]
+    return _grouped(lhs, rhs, group_sizes, block, interpret)
 
 
-def _megablox_forward(lhs, rhs, group_sizes, interpret):
-    out = _grouped(lhs, rhs, group_sizes, interpret)
-    return out, (lhs, rhs, group_sizes)
+def _megablox_forward(lhs, rhs, group_sizes, block, interpret):
+    return _grouped(lhs, rhs, group_sizes, block, interpret), (lhs, rhs, group_sizes)
 
 
-def _megablox_backward(interpret, kept, gradient):
+def _megablox_backward(block, interpret, kept, gradient):
     lhs, rhs, group_sizes = kept
-    to_lhs = _grouped(gradient, rhs, group_sizes, interpret, transpose_rhs=True)
-    to_rhs = megablox.tgmm(
-        lhs.T, gradient, group_sizes, rhs.dtype, _tile(lhs.shape[0], lhs.shape[1], gradient.shape[1]),
-        interpret=interpret,
-    )  # fmt: skip
+    to_lhs = _grouped(gradient, rhs, group_sizes, block, interpret, transpose_rhs=True)
+    tile = _tile(block, lhs.shape[1], gradient.shape[1])
+    to_rhs = megablox.tgmm(lhs.T, gradient, group_sizes, rhs.dtype, tile, interpret=interpret)
     return to_lhs, to_rhs, None
 
 
 megablox_matmul.defvjp(_megablox_forward, _megablox_backward)
 
 
-def _grouped(lhs, rhs, group_sizes, interpret, transpose_rhs=False):
-    width = rhs.shape[1 if transpose_rhs else 2]
-    tile = _tile(lhs.shape[0], lhs.shape[1], width)
+def _grouped(lhs, rhs, group_sizes, block, interpret, transpose_rhs=False):
+    tile = _tile(block, lhs.shape[1], rhs.shape[1 if transpose_rhs else 2])
     out = megablox.gmm(
         lhs, rhs, group_sizes, lhs.dtype, tile, transpose_rhs=transpose_rhs, interpret=interpret
     )
@@ -143,7 +150,106 @@ def _grouped(lhs, rhs, group_sizes, interpret, transpose_rhs=False):
     return jnp.where(filled[:, None], out, 0)
 
 
-def _tile(rows: int, inner: int, outer: int) -> tuple[int, int, int]:
-    """`_TILE`, or less where the operands are smaller; the row tile must divide the rows."""
-    row_tile = next(size for size in (_TILE[0], 256, 128, 64, 32, 16, 8) if rows % size == 0)
-    return row_tile, min(_TILE[1], inner), min(_TILE[2], outer)
+def _tile(block: int, inner: int, outer: int) -> tuple[int, int, int]:
+    """A block's rows, and `_TILE` or less where the operands are smaller."""
+    return block, min(_TILE[0], inner), min(_TILE[1], outer)
+
+
+def to_slots(x: Float[Array, "N D"], layout: GroupLayout, placed: Bool[Array, " R"]) -> Float[Array, "S D"]:
+    """Rows of x into the slots of its assignments, R / N for each row; padding slots get any row.
+
+    `placed` is False where an assignment has no slot.
+    """
+    gather = _gather_rows if platform() == "cpu" else gather_rows
+    return gather(x, layout, placed)
+
+
+def from_slots(
+    slots: Float[Array, "S D"], layout: GroupLayout, placed: Bool[Array, " R"]
+) -> Float[Array, "R D"]:
+    """The slot of each assignment, zeros for one that has none."""
+    gather = _gather_slots if platform() == "cpu" else gather_slots
+    return gather(slots, layout, placed)
+
+
+def _gather_rows(x: jax.Array, layout: GroupLayout, placed: jax.Array) -> jax.Array:
+    rows = placed.shape[0]
+    return x[jnp.minimum(layout.row_of_slot, rows - 1) // (rows // x.shape[0])]
+
+
+def _gather_slots(slots: jax.Array, layout: GroupLayout, placed: jax.Array) -> jax.Array:
+    return jnp.where(placed[:, None], slots[layout.slot_of_row], 0)
+
+
+# The same with gathers in the backward pass, too: autodiff writes a scatter that adds, which costs a CPU no
+# more than a gather does, but an accelerator runs it row by row.
+gather_rows = jax.custom_vjp(_gather_rows)
+gather_slots = jax.custom_vjp(_gather_slots)
+
+
+def _gather_rows_backward(kept, gradient):
+    layout, placed, rows = kept
+    back = jnp.where(placed[:, None], gradient[layout.slot_of_row], 0).reshape(rows, -1, gradient.shape[-1])
+    return jnp.sum(back, axis=1, dtype=jnp.float32).astype(gradient.dtype), None, None
+
+
+def _gather_slots_backward(kept, gradient):
+    layout, placed = kept
+    rows = placed.shape[0]
+    back = gradient[jnp.minimum(layout.row_of_slot, rows - 1)]
+    return jnp.where((layout.row_of_slot < rows)[:, None], back, 0), None, None
+
+
+gather_rows.defvjp(
+    lambda x, layout, placed: (_gather_rows(x, layout, placed), (layout, placed, x.shape[0])),
+    _gather_rows_backward,
+)
+gather_slots.defvjp(
+    lambda slots, layout, placed: (_gather_slots(slots, layout, placed), (layout, placed)),
+    _gather_slots_backward,
+)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def looped_matmul(
+    lhs: Float[Array, "S D"], rhs: Float[Array, "E D F"], group_sizes: Int[Array, " E"], block: int
+) -> Float[Array, "S F"]:
+    """One product after another, each of a block of rows with a slice of `rhs`, for as many blocks as there
+    are: no copy of a matrix for every block, and no work for slots that are empty. For large blocks on a CPU,
+    whose cores share each product. Rows past the last group are zero.
+    """
+    return _looped_forward(lhs, rhs, group_sizes, block)[0]
+
+
+def _looped_forward(lhs, rhs, group_sizes, block):
+    def body(index, out):
+        matrix = jax.lax.dynamic_index_in_dim(rhs, _group(group_sizes, block, index), keepdims=False)
+        rows = jax.lax.dynamic_slice_in_dim(lhs, index * block, block)
+        return jax.lax.dynamic_update_slice_in_dim(out, rows @ matrix, index * block, 0)
+
+    out = jnp.zeros((lhs.shape[0], rhs.shape[2]), lhs.dtype)
+    out = jax.lax.fori_loop(0, jnp.sum(group_sizes) // block, body, out)
+    return out, (lhs, rhs, group_sizes)
+
+
+def _looped_backward(block, kept, gradient):
+    lhs, rhs, group_sizes = kept
+
+    def body(index, sums):
+        to_lhs, to_rhs = sums
+        group = _group(group_sizes, block, index)
+        matrix = jax.lax.dynamic_index_in_dim(rhs, group, keepdims=False)
+        rows, change = (jax.lax.dynamic_slice_in_dim(x, index * block, block) for x in (lhs, gradient))
+        to_lhs = jax.lax.dynamic_update_slice_in_dim(to_lhs, change @ matrix.T, index * block, 0)
+        return to_lhs, to_rhs.at[group].add(rows.T @ change)
+
+    zeros = (jnp.zeros_like(lhs), jnp.zeros_like(rhs))
+    return *jax.lax.fori_loop(0, jnp.sum(group_sizes) // block, body, zeros), None
+
+
+looped_matmul.defvjp(_looped_forward, _looped_backward)
+
+
+def _group(group_sizes: jax.Array, block: int, index: jax.Array) -> jax.Array:
+    """The group that a block belongs to."""
+    return jnp.searchsorted(jnp.cumsum(group_sizes), index * block, side="right")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from t1_jax.kernels.grouped_matmul import block_size, group_layout, grouped_matmul
+from t1_jax.kernels.grouped_matmul import block_size, from_slots, group_layout, grouped_matmul, to_slots
 from t1_jax.kernels.rounding import matmul, rounded
 from t1_jax.parallel.axes import SINGLE, Parallel
 from t1_jax.parallel.dispatch import dispatch
@@ -31,38 +33,31 @@ def routed_experts_mlp(
     is this device's summand.
     """
     if parallel.size("expert") > 1:
-
-        def experts(x: jax.Array, source: jax.Array, expert: jax.Array) -> jax.Array:
-            return _expert_rows(x, source, expert, gate_up, down, some_elsewhere=True)
-
-        return dispatch(parallel, x, selected_experts, combine_weights, gate_up.shape[0], experts, _combine)
-    tokens, experts_per_token = selected_experts.shape
-    source = jnp.arange(tokens * experts_per_token) // experts_per_token
-    out = _expert_rows(x, source, selected_experts.reshape(-1), gate_up, down)
-    return _combine(out.reshape(tokens, experts_per_token, -1), combine_weights)
+        local = gate_up.shape[0]
+        return dispatch(
+            parallel, x, selected_experts, combine_weights, local, partial(_experts, gate_up, down), _combine
+        )
+    return _combine(_experts(gate_up, down, x, selected_experts), combine_weights)
 
 
 def _combine(out: Float[Array, "T K D"], weights: Float[Array, "T K"]) -> Float[Array, "T D"]:
     return rounded(jnp.einsum("tkd,tk->td", out.astype(jnp.float32), weights), out.dtype)
 
 
-def _expert_rows(
-    x: Float[Array, "T D"],
-    source: Int[Array, " R"],
-    expert: Int[Array, " R"],
+def _experts(
     gate_up: Float[Array, "E D 2F"],
     down: Float[Array, "E F D"],
-    some_elsewhere: bool = False,
-) -> Float[Array, "R D"]:
-    """What expert[r] makes of x[source[r]]. With `some_elsewhere`, expert E means none: zeros."""
-    rows, num_experts = expert.shape[0], gate_up.shape[0]
-    block = block_size(rows, num_experts)
-    layout = group_layout(expert, num_experts, block)
-    # Padding slots read the last row: finite values that nothing gathers back.
-    slots = x[source[jnp.minimum(layout.row_of_slot, rows - 1)]]
+    x: Float[Array, "T D"],
+    experts: Int[Array, "T K"],
+) -> Float[Array, "T K D"]:
+    """What each of a token's experts makes of it; zeros where the expert is E, which is none of these."""
+    flat, num_experts = experts.reshape(-1), gate_up.shape[0]
+    block = block_size(flat.shape[0], num_experts)
+    layout, placed = group_layout(flat, num_experts, block), flat < num_experts
+    slots = to_slots(x, layout, placed)
     hidden = _swiglu(grouped_matmul(slots, gate_up, layout.group_sizes, block=block))
-    out = grouped_matmul(hidden, down, layout.group_sizes, block=block)[layout.slot_of_row]
-    return jnp.where((expert < num_experts)[:, None], out, 0) if some_elsewhere else out
+    out = grouped_matmul(hidden, down, layout.group_sizes, block=block)
+    return from_slots(out, layout, placed).reshape(*experts.shape, -1)
 
 
 def shared_expert_mlp(

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from sandbox.errors import InputError
 from t1_jax.parallel.axes import Parallel
 
 
@@ -16,10 +17,12 @@ def conv_history(
     parallel: Parallel, x: Float[Array, "B T C"], segment_ids: Int[Array, "B T"], length: int
 ) -> Float[Array, "B W C"]:
     """The last `length` inputs of the part before, zero where they are of another segment than this part's
-    first token. Raises ValueError when a part is shorter than that.
+    first token. Raises InputError when a part is shorter than that.
     """
     if x.shape[1] < length:
-        raise ValueError(f"a context part has {x.shape[1]} tokens, expected at least {length}")
+        raise InputError(
+            f"mesh.context leaves {x.shape[1]} tokens of a row to a device, expected at least {length}"
+        )
     history = parallel.from_previous(x[:, -length:], "context")
     segments = parallel.from_previous(segment_ids[:, -length:], "context")
     return jnp.where((segments == segment_ids[:, :1])[..., None], history, 0)

@@ -13,15 +13,16 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
+from sandbox.errors import InputError
 from t1_jax.parallel.axes import Parallel
 from t1_jax.parallel.platform import platform
 
 # What a remat policy calls the tokens that have arrived for a device's experts.
 DISPATCHED = "dispatched_tokens"
 
-# (x [N, D], source row of x int32 [R], local expert int32 [R]) -> [R, D]. An expert id that is one past the
-# last marks a row of another device: its output is zero.
-Experts = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+# (x [N, D], local expert int32 [N, K]) -> [N, K, D]. An expert that is one past the last is on another
+# device: its output is zero.
+Experts = Callable[[jax.Array, jax.Array], jax.Array]
 Combine = Callable[[jax.Array, jax.Array], jax.Array]  # ([N, K, D], weights [N, K]) -> [N, D]
 
 
@@ -47,7 +48,8 @@ def dispatch(
     """The weighted sum of each token's experts, which lie in equal shares on the devices along `expert`.
 
     Runs over at most `dispatch_tokens` tokens at a time; each turn's exchange is made again in the backward
-    pass, so that its buffers, which have to hold the worst routing, never add up.
+    pass, so that its buffers, which have to hold the worst routing, never add up. Raises InputError when they
+    do not divide a device's tokens.
     """
     run = _by_gather if gathers(parallel, selected_experts.shape[-1]) else _by_exchange
 
@@ -59,7 +61,9 @@ def dispatch(
     if tokens <= step:
         return part(x, selected_experts, combine_weights)
     if tokens % step:
-        raise ValueError(f"dispatch_tokens {step} does not divide the {tokens} tokens of a device")
+        raise InputError(
+            f"mesh.dispatch_tokens is {step}, expected a divisor of the {tokens} tokens of a device"
+        )
     parts = jax.tree.map(
         lambda leaf: leaf.reshape(-1, step, *leaf.shape[1:]), (x, selected_experts, combine_weights)
     )
@@ -81,12 +85,9 @@ def _by_gather(
     """
     x, selected, weights = (parallel.gather(leaf, "expert", dim=0) for leaf in (x, selected, weights))
     x = checkpoint_name(x, DISPATCHED)
-    tokens, k = selected.shape
     local = selected - parallel.rank("expert") * local_experts
     local = jnp.where((local >= 0) & (local < local_experts), local, local_experts)
-    out = experts(x, jnp.arange(tokens * k) // k, local.reshape(-1))
-    out = combine(out.reshape(tokens, k, -1), weights)
-    return parallel.scatter_sum(out, "expert", dim=0)
+    return parallel.scatter_sum(combine(experts(x, local), weights), "expert", dim=0)
 
 
 def _by_exchange(
@@ -113,8 +114,8 @@ def _by_exchange(
     received = checkpoint_name(there(x[order // k], capacity), DISPATCHED)
     ids = there((flat[order] % local_experts)[:, None], capacity)[:, 0]
     filled = jnp.arange(capacity) < jnp.sum(table[:, parallel.rank("expert")])
-    out = experts(received, jnp.arange(capacity), jnp.where(filled, ids, local_experts))
-    returned = back(out, tokens * k)
+    out = experts(received, jnp.where(filled, ids, local_experts)[:, None])
+    returned = back(out[:, 0], tokens * k)
     place = jnp.zeros_like(order).at[order].set(jnp.arange(tokens * k))  # the inverse permutation
     return combine(returned[place].reshape(tokens, k, -1), weights)
 

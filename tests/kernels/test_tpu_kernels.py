@@ -29,7 +29,7 @@ def test_megablox(sizes):
     def reference(a, b):
         return jnp.where(filled, grouped_matmul(a, b, sizes, block=128, implementation="reference"), 0)
 
-    found = total(lambda a, b: megablox_matmul(a, b, sizes, True))(rows, matrices)
+    found = total(lambda a, b: megablox_matmul(a, b, sizes, 128, True))(rows, matrices)
     close(found, total(reference)(rows, matrices), 1e-5)
 
 
