@@ -3,11 +3,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sandbox.errors import InputError
 from t1_jax.data.packing import pack, split_microbatches
 from t1_jax.data.trajectories import to_document
+from t1_jax.sharding import make_mesh
 from t1_jax.train.losses import LossConfig, make_loss, sft_loss
 from t1_jax.train.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
-from t1_jax.train.state import init_state
+from t1_jax.train.state import abstract_state, init_state, state_shardings
 from t1_jax.train.step import batch_logprobs, make_train_step, place_batch
 from tests.train.micro import MICRO, micro_params, trajectory
 
@@ -144,3 +146,22 @@ def test_decay_spares_vectors():
         "full/q_norm",
     ):
         assert not moved[name], name
+
+
+def test_moments_in_bfloat16_take_half_and_step_alike():
+    narrow = make_optimizer(OptimizerConfig(learning_rate=1e-2, weight_decay=0.1, moments="bfloat16"), 10)
+    gradients = jax.tree.map(lambda leaf: 0.1 * jnp.sin(1e3 * leaf + 1), PARAMS)
+
+    def two_steps(optimizer):
+        _, state = optimizer.update(gradients, optimizer.init(PARAMS), PARAMS)
+        second, state = optimizer.update(gradients, state, PARAMS)
+        return second, state[1][0]
+
+    (found, moments), (expected, _) = jax.jit(lambda: (two_steps(narrow), two_steps(OPTIMIZER)))()
+    assert {leaf.dtype for leaf in jax.tree.leaves((moments.mu, moments.nu))} == {jnp.dtype("bfloat16")}
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert np.linalg.norm(a - b) <= 0.01 * np.linalg.norm(b)
+    placed = state_shardings(MICRO, narrow, make_mesh(devices=jax.devices()[:1]))
+    assert jax.tree.structure(placed) == jax.tree.structure(abstract_state(MICRO, narrow))
+    with pytest.raises(InputError, match=r"optimizer.beta2 is 0.999"):
+        OptimizerConfig(moments="bfloat16", beta2=0.999)
