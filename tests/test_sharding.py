@@ -33,8 +33,8 @@ def test_every_parameter_is_placed_by_its_axes():
     config = load_config(ModelConfig, "configs/model/tiny.yaml")
     placed = param_shardings(abstract(config), make_mesh(devices=jax.devices()[:1]))
     spread = ("fsdp", "context", "tensor")
-    assert placed["moe"]["gate_up"].spec == PartitionSpec(None, None, ("expert",), spread, None)
-    assert placed["moe"]["down"].spec[2:] == (("expert",), ("tensor", "fsdp", "context"), None)
+    assert placed["moe"]["gate_up"].spec == PartitionSpec(None, None, "expert", spread, None)
+    assert placed["moe"]["down"].spec[2:] == ("expert", ("tensor", "fsdp", "context"), None)
     assert placed["embed"].spec == PartitionSpec(None, ("fsdp", "expert", "context", "tensor"))
     assert placed["final_norm"].spec == PartitionSpec(None)
 

@@ -303,6 +303,7 @@ def run(config: RLConfig) -> dict[str, Any]:
                 if step % config.save_every == 0 or step == config.steps or stop.requested:
                     states.save(step, state, data)
                 ledger.forget(step - 1)
+                states.wait()  # before the weights are published that a lost state would not know of
                 try:
                     weights.publish(state)
                 except Stopped:
