@@ -27,8 +27,10 @@ Run = Callable[[argparse.Namespace, list[str]], int | None]
 
 def sft(options: argparse.Namespace, overrides: list[str]) -> int:
     """Supervised fine-tuning on demonstrations."""
+    from t1_jax.distributed import initialize
     from t1_jax.train.sft import SFTConfig, run
 
+    initialize()
     config = load_config(SFTConfig, options.config, overrides)
     require_writable(config.out, folder=True)
     return 0 if run(config)["finished"] else 130
@@ -310,21 +312,65 @@ def mismatch(options: argparse.Namespace, words: list[str]) -> None:
 
 
 def bench(options: argparse.Namespace, words: list[str]) -> None:
-    """Measure a part of the system side by side with a peer: `bench rollout`."""
-    if words[:1] != ["rollout"]:
-        raise InputError(f"bench: {words[0] if words else 'nothing'!r}, expected rollout")
-    from sandbox.bench import bench_rollout
+    """Measure a part of the system side by side with a peer: `bench rollout | train | replay`."""
+    commands = {"rollout": bench_rollout, "train": bench_learner, "replay": bench_learner}
+    if not words or words[0] not in commands:
+        raise InputError(
+            f"bench: {words[0] if words else 'nothing'!r}, expected one of {', '.join(commands)}"
+        )
+    commands[words[0]](words)
 
-    parser = _parser("bench rollout", "Commands and starts a second next to docker exec and docker run.")
+
+def bench_rollout(words: list[str]) -> None:
+    """Commands and starts a second next to docker exec and docker run."""
+    from sandbox.bench import bench_rollout as run
+
+    parser = _parser("bench rollout", bench_rollout.__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--backend", default="bubblewrap")
     parser.add_argument("--image", default="debian:bookworm-slim", help="an image that the engine has")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
     options = parser.parse_args(words[1:])
     require_writable(options.out)
-    result = bench_rollout(backend_name=options.backend, image=options.image, seconds=options.seconds)
+    result = run(backend_name=options.backend, image=options.image, seconds=options.seconds)
     write_json(options.out, result)
     print(json.dumps(result["rows"]))
+
+
+def bench_learner(words: list[str]) -> None:
+    """Tokens a second of a training step next to transformers, or of a replayed step next to a live one."""
+    from t1_jax.tools.bench import BENCHES
+
+    parser = _parser(f"bench {words[0]}", bench_learner.__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(words[1:])
+    require_writable(options.out)
+    print(json.dumps(BENCHES[words[0]](options.out)["rows"]))
+
+
+def plan(options: argparse.Namespace, words: list[str]) -> None:
+    """Compile the training step for a TPU slice on this machine: memory, collectives, roofline."""
+    from t1_jax.tools.plan import PlanConfig
+    from t1_jax.tools.plan import run as make_plan
+
+    parser = _parser("plan", f"{plan.__doc__} Fields of the config are options: --section.field value.")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--search", help="find the smallest slice of a generation that fits, such as v5p")
+    own, rest = parser.parse_known_args(words)
+    require_writable(own.out)
+    result = make_plan(load_config(PlanConfig, options.config, rest), own.out, own.search)
+    print(json.dumps(result))
+
+
+def pod(options: argparse.Namespace, words: list[str]) -> int:
+    """Run a job on every host of a TPU slice, over ssh or on Kubernetes."""
+    from t1_jax.tools.pod import PodConfig
+    from t1_jax.tools.pod import run as run_pod
+
+    parser = _parser("pod", f"{pod.__doc__} Fields of the config are options: --section.field value.")
+    parser.add_argument("--dry-run", action="store_true", help="print exactly what would run")
+    own, rest = parser.parse_known_args(words)
+    return run_pod(load_config(PodConfig, options.config, rest), own.dry_run)
 
 
 def report(options: argparse.Namespace, words: list[str]) -> None:
@@ -349,7 +395,7 @@ def quickstart(options: argparse.Namespace, overrides: list[str]) -> None:
 
 # Commands that take --config and dotted overrides, and those that read their own options.
 CONFIGURED: dict[str, Run] = {"sft": sft, "rl": rl, "serve": serve, "rollout": rollout, "eval": evaluate,
-                              "quickstart": quickstart}  # fmt: skip
+                              "quickstart": quickstart, "plan": plan, "pod": pod}  # fmt: skip
 PLAIN: dict[str, Run] = {"tasks": tasks, "init": init, "convert": convert, "score": score,
                          "mismatch": mismatch, "bench": bench, "report": report}  # fmt: skip
 

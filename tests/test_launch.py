@@ -28,6 +28,14 @@ def files(tmp_path):
 
 CASES = [
     ("trian", ["unknown command 'trian'"]),
+    ("plan --out {0}/new --topology v9:1x1", ["model is missing"]),
+    ("plan --config {2}/configs/plan/rl_122b_32k.yaml --out {0}/file/new", ["file/new"]),
+    ("plan --config {2}/configs/plan/rl_122b_32k.yaml --out {0}/new --topology v9:1x1", ["'v9:1x1'", "v5p"]),
+    ("plan --config {2}/configs/plan/rl_122b_32k.yaml --out {0}/new --search v9", ["v9", "v5p"]),
+    ("plan --config {2}/configs/plan/rl_122b_32k.yaml --out {0}/new --rows 0", ["plan.rows is 0"]),
+    ("bench nothing --out {0}/new", ["'nothing'"]),
+    ("bench train --out {0}/file/new", ["file/new"]),
+    ("pod --config {2}/configs/pod/sft_122b.yaml --topology v5p", ["'v5p'"]),
     ("tasks", ["tasks: 'nothing'"]),
     ("tasks bild", ["'bild'"]),
     ("tasks build --out {0}/new --count x", ["--count", "'x'"]),

@@ -24,6 +24,7 @@ import orbax.checkpoint as ocp
 from sandbox.errors import InputError
 from t1_jax.checkpoint.huggingface import load_params, open_folder, read_config
 from t1_jax.checkpoint.shards import is_shard_folder
+from t1_jax.distributed import barrier, is_first
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.parameters import shapes
 
@@ -66,29 +67,43 @@ def save_checkpoint(
     folder = Path(folder).absolute()
     if tokenizer_dir is not None and not (Path(tokenizer_dir) / "tokenizer.json").is_file():
         raise InputError(f"tokenizer {tokenizer_dir}: holds no tokenizer.json")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = folder.parent / f".{folder.name}.{os.getpid()}.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
+    # Of several processes the first makes and renames folders; all write their parts of the parameters.
+    own = os.getpid() if jax.process_count() == 1 else "all"
+    temporary = folder.parent / f".{folder.name}.{own}.tmp"
+    if is_first():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+    barrier(f"begin {folder}")
     trees = {"params": {name: part for name, part in params.items() if name != "mtp"}}
     if "mtp" in params:
         trees["mtp"] = params["mtp"]
     with ocp.StandardCheckpointer() as checkpointer:
         for name, tree in trees.items():
             checkpointer.save(temporary / name, tree)
+    if is_first():
+        _complete(temporary, config, tokenizer_dir, {"version": int(version), "step": int(step)})
+        _replace(folder, temporary)
+    barrier(f"end {folder}")
+    return folder
+
+
+def _complete(temporary: Path, config: ModelConfig, tokenizer_dir: Path | str | None, meta: dict) -> None:
     if tokenizer_dir is not None:
         for name in TOKENIZER_FILES:
             if (Path(tokenizer_dir) / name).is_file():
                 shutil.copyfile(Path(tokenizer_dir) / name, temporary / name)
     (temporary / "config.json").write_text(json.dumps(config.to_hf(), indent=2) + "\n")
-    (temporary / _META).write_text(json.dumps({"version": int(version), "step": int(step)}) + "\n")
+    (temporary / _META).write_text(json.dumps(meta) + "\n")
+
+
+def _replace(folder: Path, temporary: Path) -> None:
     replaced = folder.parent / f".{folder.name}.{os.getpid()}.old"
     shutil.rmtree(replaced, ignore_errors=True)
     if folder.exists():
         folder.rename(replaced)
     temporary.rename(folder)
     shutil.rmtree(replaced, ignore_errors=True)
-    return folder
 
 
 def is_ours(folder: Path | str) -> bool:
@@ -178,22 +193,26 @@ class RunState:
     """The last states of a run, kept by Orbax's CheckpointManager under `<run>/state/`; each is whole or
     absent.
 
-    Besides the train state a JSON object is stored with it: iterator states, ledgers, counters.
+    A save copies the arrays, and writes while the run goes on; a state is there when its folder has been
+    renamed. Besides the train state a JSON object is stored with it: iterator states, ledgers, counters.
     """
 
     def __init__(self, folder: Path | str, keep: int = 2):
-        options = ocp.CheckpointManagerOptions(
-            max_to_keep=keep, enable_async_checkpointing=False, create=True
-        )
+        options = ocp.CheckpointManagerOptions(max_to_keep=keep, enable_async_checkpointing=True, create=True)
         self._manager = ocp.CheckpointManager(Path(folder).absolute(), options=options)
 
     @property
     def latest_step(self) -> int | None:
-        """The newest stored step, None when there is none."""
+        """The newest stored step, None when there is none. Waits for what is being written."""
+        self.wait()
         return self._manager.latest_step()
 
     def save(self, step: int, state: Any, data: dict[str, Any]) -> None:
-        """Store the state (a pytree of arrays) and `data` (JSON) of a step; returns when both are on disk."""
+        """Store the state (a pytree of arrays) and `data` (JSON) of a step.
+
+        Both are copied on return, and the arguments may be changed; they are on disk after `wait`, a later
+        save, or `close`.
+        """
         if step == self.latest_step:
             return
         self._manager.save(
@@ -201,6 +220,9 @@ class RunState:
             args=ocp.args.Composite(state=ocp.args.StandardSave(state), data=ocp.args.JsonSave(data)),
             force=True,
         )
+
+    def wait(self) -> None:
+        """Return when every state that was saved is on disk. Raises what writing it raised."""
         self._manager.wait_until_finished()
 
     def restore(self, abstract_state: Any) -> tuple[Any, dict[str, Any]]:
@@ -214,7 +236,7 @@ class RunState:
         return restored["state"], restored["data"]
 
     def close(self) -> None:
-        """Release the manager's threads."""
+        """Finish writing, and release the manager's threads."""
         self._manager.close()
 
     def __enter__(self) -> RunState:

@@ -1,12 +1,37 @@
-"""Softmax attention with grouped heads under a boolean mask. Scores and softmax in float32."""
+"""Softmax attention with grouped heads. Scores and softmax in float32."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from t1_jax.kernels.rounding import rounded
+from t1_jax.kernels.splash import splash_attention
+from t1_jax.parallel.axes import SINGLE, Parallel
+from t1_jax.parallel.platform import platform
+
+
+def packed_attention(
+    q: Float[Array, "B T H D"],
+    k: Float[Array, "B T N D"],
+    v: Float[Array, "B T N D"],
+    segment_ids: Int[Array, "B T"],
+    parallel: Parallel = SINGLE,
+) -> Float[Array, "B T H D"]:
+    """Causal attention within the segments of packed rows, of which this device has one part (the context
+    axis). Keys and values are gathered: with grouped heads they are a small fraction of the queries.
+
+    Padding (segment 0) gets something finite, which is read by no one.
+    """
+    length = q.shape[1]
+    k, v, segments = (parallel.gather(x, "context", dim=1) for x in (k, v, segment_ids))
+    if platform() == "tpu":
+        return splash_attention(q, k, v, segment_ids, segments, parallel)
+    place = parallel.rank("context") * length + jnp.arange(length)
+    causal = place[:, None] >= jnp.arange(k.shape[1])[None, :]
+    same = segment_ids[:, :, None] == segments[:, None, :]
+    return attention(q, k, v, same & causal & (segment_ids > 0)[:, :, None])
 
 
 def attention(

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from t1_jax.parallel.axes import SINGLE, Parallel
+
 
 def token_logprobs(
     hidden: Float[Array, "N D"],
@@ -14,12 +16,15 @@ def token_logprobs(
     temperature: Float[Array, ""] | float = 1.0,
     *,
     chunk: int = 1024,
+    parallel: Parallel = SINGLE,
 ) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
     """Log-probability of each target and entropy (nats) of softmax(hidden @ head / temperature).
 
     Logits are float32 whatever the dtype of the operands. Each chunk's logits are recomputed in the backward
-    pass.
+    pass. On a mesh `head` is this device's columns of the vocabulary (the tensor axis); of each chunk only
+    maxima and sums travel.
     """
+    first = parallel.rank("tensor") * head.shape[1]
     count = hidden.shape[0]
     chunk = min(chunk, count)
     pad = -count % chunk
@@ -30,9 +35,30 @@ def token_logprobs(
     def body(_, part):
         hidden, targets = part
         logits = jnp.dot(hidden, head, preferred_element_type=jnp.float32) / temperature
+        if parallel.size("tensor") > 1:
+            return None, _split_statistics(logits, targets - first, parallel)
         logprobs = jax.nn.log_softmax(logits, axis=-1)
         entropy = -jnp.sum(jnp.exp(logprobs) * logprobs, axis=-1)
         return None, (jnp.take_along_axis(logprobs, targets[:, None], axis=-1)[:, 0], entropy)
 
     _, (logprobs, entropy) = jax.lax.scan(body, None, (hidden, targets))
     return logprobs.reshape(-1)[:count], entropy.reshape(-1)[:count]
+
+
+def _split_statistics(
+    logits: Float[Array, "N W"], targets: Int[Array, " N"], parallel: Parallel
+) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
+    """Log-probability and entropy where each tensor device has W of a token's logits; `targets` count from
+    the first of them.
+    """
+    width = logits.shape[1]
+    shifted = logits - parallel.max(jnp.max(logits, axis=-1), "tensor")[:, None]
+    exponentials = jnp.exp(shifted)
+    here = (targets >= 0) & (targets < width)
+    own = jnp.take_along_axis(shifted, jnp.clip(targets, 0, width - 1)[:, None], axis=-1)[:, 0]
+    sums = jnp.stack(
+        [jnp.sum(exponentials, axis=-1), jnp.sum(exponentials * shifted, axis=-1), jnp.where(here, own, 0.0)]
+    )
+    total, weighted, target = parallel.sum(sums, "tensor")
+    log_total = jnp.log(total)
+    return target - log_total, log_total - weighted / total

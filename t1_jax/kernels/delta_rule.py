@@ -16,6 +16,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from t1_jax.parallel.axes import SINGLE, Parallel
+from t1_jax.parallel.context import entering_state
+
 # The state is the sum of thousands of updates: float32 products, also on chips whose default is bfloat16.
 einsum = partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
 
@@ -121,12 +124,17 @@ def delta_rule_chunked(
     state: State,
     *,
     chunk: int = 32,
+    parallel: Parallel = SINGLE,
 ) -> tuple[Float[Array, "B T H Dv"], State]:
     """The same function in chunks: matrix products and one triangular inverse inside, a scan between them.
 
     With G the running sum of g in the chunk, D_ij = exp(G_i - G_j) for j <= i in one segment, A = strict
     lower part of (beta k) k^T * D, the updates d of the chunk solve (I + A) d = beta v - (beta k exp(G)) S.
     Differences of G are masked BEFORE exp: masking after it gives inf * 0 in the gradient.
+
+    With a sequence split over context devices, `state` is ignored: every device first finds the affine map
+    that its part is for the state, then starts from what the parts before it make of zeros. The state that is
+    returned is the one after this device's part.
     """
     length = q.shape[1]
     chunk = min(chunk, 1 << max(3, (length - 1).bit_length()))
@@ -169,6 +177,35 @@ def delta_rule_chunked(
         state = state * state_decay + einsum("bhid,bhie->bhde", k_exit, update)
         return state, out
 
+    if parallel.size("context") > 1:
+        maps = (update_free, update_state, k_exit, state_decay)
+        state = entering_state(parallel, *_affine_map(*maps), segment_ids)
     state, out = jax.lax.scan(step, state, (update_free, update_state, scores, q_entry, k_exit, state_decay))
     out = jnp.moveaxis(jnp.moveaxis(out, 0, 1), 2, 3)  # [N, B, H, C, D] -> [B, N, C, H, D]
     return out.reshape(out.shape[0], -1, *out.shape[3:])[:, :length], state
+
+
+def _affine_map(
+    update_free: Float[Array, "N B H C Dv"],
+    update_state: Float[Array, "N B H C Dk"],
+    k_exit: Float[Array, "N B H C Dk"],
+    state_decay: Float[Array, "N B H 1 1"],
+) -> tuple[Float[Array, "B H Dk Dk"], Float[Array, "B H Dk Dv"]]:
+    """(A, S0) such that the chunks turn a state S into A S + S0.
+
+    The rule acts on the columns of a state alike, so A is what it makes of the identity when no values come
+    in, and both are found in one scan over a wider state.
+    """
+    key_dim = update_state.shape[-1]
+    identity = jnp.broadcast_to(jnp.eye(key_dim), (*k_exit.shape[1:3], key_dim, key_dim))
+    wide = jnp.concatenate([identity, jnp.zeros((*identity.shape[:-1], update_free.shape[-1]))], axis=-1)
+
+    def step(state, parts):
+        update_free, update_state, k_exit, state_decay = parts
+        update = jnp.pad(update_free, [(0, 0)] * 3 + [(key_dim, 0)])
+        update = update - einsum("bhid,bhde->bhie", update_state, state)
+        return state * state_decay + einsum("bhid,bhie->bhde", k_exit, update), None
+
+    # The backward pass would otherwise keep a wide state for every chunk.
+    wide, _ = jax.lax.scan(jax.checkpoint(step), wide, (update_free, update_state, k_exit, state_decay))
+    return wide[..., :key_dim], wide[..., key_dim:]

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from t1_jax.kernels.attention import attention, cached_attention
+from t1_jax.kernels.attention import cached_attention, packed_attention
 from t1_jax.kernels.rounding import matmul, rounded
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.norm import rms_norm
+from t1_jax.parallel.axes import SINGLE, Parallel
 
 
 def rotate(
@@ -33,14 +34,17 @@ def gated_attention(
     params: dict[str, Any],
     config: ModelConfig,
     positions: Int[Array, "B T"],
-    mask: Bool[Array, "B T S"],
+    segment_ids: Int[Array, "B T"],
     cache: tuple[jax.Array, jax.Array] | None = None,
+    mask: Bool[Array, "B T S"] | None = None,
     write_at: Int[Array, "B T"] | None = None,
+    parallel: Parallel = SINGLE,
 ) -> tuple[Float[Array, "B T D"], tuple[jax.Array, jax.Array] | None]:
-    """Attention over the row itself (S = T), or a cache of S places that takes its keys and values first.
+    """Attention over the segments of the row, or a cache of S places that takes its keys and values first.
 
-    The cache holds keys [B, kv heads, head_dim, S] and values [B, kv heads, S, head_dim]. `write_at` gives
-    each token's place in the cache; a place past its end is dropped, which is how padding is skipped.
+    `config` says how many heads there are in `params`. The cache holds keys [B, kv heads, head_dim, S] and
+    values [B, kv heads, S, head_dim]. `write_at` gives each token's place in the cache (one past its end is
+    dropped, which is how padding is skipped), `mask` the places that each token may see.
     """
     batch, length, _ = x.shape
     dim, eps = config.head_dim, config.rms_norm_eps
@@ -53,8 +57,9 @@ def gated_attention(
     q = rotate(rms_norm(q, params["q_norm"], eps), positions, config)
     k = rotate(rms_norm(k, params["k_norm"], eps), positions, config)
     if cache is None:
-        out = attention(q, k, v, mask)
+        out = packed_attention(q, k, v, segment_ids, parallel)
     else:
+        assert mask is not None
         rows = jnp.arange(batch)[:, None]
         k = cache[0].at[rows, :, :, write_at].set(k.astype(cache[0].dtype), mode="drop")
         v = cache[1].at[rows, :, write_at].set(v.astype(cache[1].dtype), mode="drop")

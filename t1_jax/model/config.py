@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -76,6 +76,39 @@ class ModelConfig:
             f"{self.num_experts_per_tok} to 65536",
         )
         require(self.rotary_dim % 2 == 0, f"rotary dimension {self.rotary_dim} is odd")
+
+    def of_tensor_rank(self, count: int) -> ModelConfig:
+        """The heads that one of `count` tensor devices computes; the rest of the shape as it is.
+
+        Fewer key-value heads than devices are shared. Raises InputError when something does not divide.
+        """
+        if count == 1:
+            return self
+        for name in (
+            "num_attention_heads",
+            "linear_num_key_heads",
+            "linear_num_value_heads",
+            "moe_intermediate_size",
+            "shared_expert_intermediate_size",
+            "vocab_size",
+        ):
+            if getattr(self, name) % count:
+                raise InputError(
+                    f"mesh: tensor {count} does not divide the model's {name} {getattr(self, name)}"
+                )
+        kv_heads = self.num_key_value_heads
+        if kv_heads % count and count % kv_heads:
+            raise InputError(
+                f"mesh: tensor {count} is neither a divisor nor a multiple of the model's "
+                f"num_key_value_heads {kv_heads}"
+            )
+        return replace(
+            self,
+            num_attention_heads=self.num_attention_heads // count,
+            num_key_value_heads=max(1, kv_heads // count),
+            linear_num_key_heads=self.linear_num_key_heads // count,
+            linear_num_value_heads=self.linear_num_value_heads // count,
+        )
 
     @property
     def num_periods(self) -> int:

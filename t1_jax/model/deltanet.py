@@ -12,6 +12,8 @@ from t1_jax.kernels.delta_rule import delta_rule_chunked, delta_rule_step
 from t1_jax.kernels.rounding import matmul, rounded
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.norm import gated_rms_norm, l2_norm
+from t1_jax.parallel.axes import SINGLE, Parallel
+from t1_jax.parallel.context import conv_history
 
 
 def causal_conv(
@@ -44,11 +46,13 @@ def gated_deltanet(
     segment_ids: Int[Array, "B T"],
     token_mask: Bool[Array, "B T"],
     cache: tuple[jax.Array, jax.Array] | None = None,
+    parallel: Parallel = SINGLE,
 ) -> tuple[Float[Array, "B T D"], tuple[jax.Array, jax.Array]]:
-    """Mix a row of tokens.
+    """Mix a row of tokens, or this device's part of it (without a cache).
 
-    `cache` is (last W-1 conv inputs [B, W-1, C], state float32 [B, Hv, Dk, Dv]); None means zeros. Masked
-    tokens (padding, on the right) change neither the state nor the convolution's history.
+    `config` says how many heads there are in `params`. `cache` is (last W-1 conv inputs [B, W-1, C], state
+    float32 [B, Hv, Dk, Dv]); None means zeros. Masked tokens (padding, on the right) change neither the
+    state nor the convolution's history.
     """
     batch, length, _ = x.shape
     key_heads, value_heads = config.linear_num_key_heads, config.linear_num_value_heads
@@ -62,6 +66,8 @@ def gated_deltanet(
         state = jnp.zeros((batch, value_heads, key_dim, value_dim), jnp.float32)
     else:
         history, state = cache
+    if parallel.size("context") > 1:
+        history = conv_history(parallel, qkv, segment_ids, history_length)
     mixed = causal_conv(qkv, params["conv"], history, segment_ids)
     everything = jnp.concatenate([history.astype(qkv.dtype), qkv], axis=1)
     last = jnp.sum(token_mask, axis=1)[:, None] + jnp.arange(history_length)
@@ -78,10 +84,10 @@ def gated_deltanet(
     rate = jax.nn.softplus(matmul(x, params["a"]).astype(jnp.float32) + params["dt_bias"].astype(jnp.float32))
     g = jnp.where(valid, -jnp.exp(params["A_log"].astype(jnp.float32)) * rate, 0.0)
 
-    if length == 1:
+    if length == 1 and parallel.size("context") == 1:
         out, state = delta_rule_step(q[:, 0], k[:, 0], v[:, 0], g[:, 0], beta[:, 0], state)
         out = out[:, None]
     else:
-        out, state = delta_rule_chunked(q, k, v, g, beta, segment_ids, state)
+        out, state = delta_rule_chunked(q, k, v, g, beta, segment_ids, state, parallel=parallel)
     out = gated_rms_norm(out, z, params["norm"], config.rms_norm_eps)
     return matmul(out.reshape(batch, length, -1), params["out"]), (history, state)

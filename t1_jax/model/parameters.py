@@ -25,13 +25,18 @@ Init = Literal["normal", "residual", "zeros", "ones", "conv", "log_uniform", "ti
 class ParamSpec:
     """A parameter before it exists. `axes` names each dimension for the sharding rules (None: never split).
 
-    `keep_float32`: stays float32 in the compute copy, since rounding it changes what the layer remembers.
+    `parts`: widths of the matrices that lie beside each other along the axis that is split over heads, vocab
+    or expert width; each is split by itself. `units`: how many heads that axis has, where devices may be
+    more than heads. `keep_float32`: stays float32 in the compute copy, since rounding it changes what the
+    layer remembers.
     """
 
     shape: tuple[int, ...]
     axes: tuple[str | None, ...]
     init: Init = "normal"
     keep_float32: bool = False
+    parts: tuple[int, ...] = ()
+    units: int | None = None
 
 
 Params = dict[str, Any]
@@ -60,25 +65,28 @@ def abstract(config: ModelConfig) -> Params:
         return stack((periods, interval), *args, **kw)
 
     hidden, heads = c.hidden_size, c.linear_num_value_heads
+    key_dim = c.linear_num_key_heads * c.linear_key_head_dim
+    qkv, kv = (key_dim, key_dim, value_dim), c.num_key_value_heads
+    experts, shared = c.moe_intermediate_size, c.shared_expert_intermediate_size
     tree: Params = {
         "embed": ParamSpec(shape=(c.vocab_size, hidden), axes=("vocab", "embed")),
         "final_norm": ParamSpec(shape=(hidden,), axes=(None,), init="zeros"),
         "linear": {
-            "qkv": linear((hidden, c.conv_dim), ("embed", "heads")),
+            "qkv": linear((hidden, c.conv_dim), ("embed", "heads"), parts=qkv),
             "z": linear((hidden, value_dim), ("embed", "heads")),
-            "a": linear((hidden, heads), ("embed", None)),
-            "b": linear((hidden, heads), ("embed", None)),
-            "conv": linear((c.conv_dim, c.linear_conv_kernel_dim), ("heads", None), init="conv"),
-            "A_log": linear((heads,), (None,), init="log_uniform", keep_float32=True),
-            "dt_bias": linear((heads,), (None,), init="time_step", keep_float32=True),
+            "a": linear((hidden, heads), ("embed", "heads")),
+            "b": linear((hidden, heads), ("embed", "heads")),
+            "conv": linear((c.conv_dim, c.linear_conv_kernel_dim), ("heads", None), init="conv", parts=qkv),
+            "A_log": linear((heads,), ("heads",), init="log_uniform", keep_float32=True),
+            "dt_bias": linear((heads,), ("heads",), init="time_step", keep_float32=True),
             "norm": linear((c.linear_value_head_dim,), (None,), init="ones", keep_float32=True),
-            "out": linear((value_dim, hidden), ("heads", "embed"), init="residual"),
+            "out": linear((value_dim, hidden), ("rows", None), init="residual"),
         },
         "full": {
             "q": full((hidden, 2 * query_dim), ("embed", "heads")),
-            "k": full((hidden, kv_dim), ("embed", "kv_heads")),
-            "v": full((hidden, kv_dim), ("embed", "kv_heads")),
-            "o": full((query_dim, hidden), ("heads", "embed"), init="residual"),
+            "k": full((hidden, kv_dim), ("embed", "heads"), units=kv),
+            "v": full((hidden, kv_dim), ("embed", "heads"), units=kv),
+            "o": full((query_dim, hidden), ("rows", None), init="residual"),
             "q_norm": full((c.head_dim,), (None,), init="zeros"),
             "k_norm": full((c.head_dim,), (None,), init="zeros"),
         },
@@ -87,15 +95,11 @@ def abstract(config: ModelConfig) -> Params:
             "post_norm": every((hidden,), (None,), init="zeros"),
             "router": every((hidden, c.num_experts), ("embed", None)),
             "gate_up": every(
-                (c.num_experts, hidden, 2 * c.moe_intermediate_size), ("expert", "embed", "mlp")
+                (c.num_experts, hidden, 2 * experts), ("expert", "embed", "mlp"), parts=(experts, experts)
             ),
-            "down": every(
-                (c.num_experts, c.moe_intermediate_size, hidden), ("expert", "mlp", "embed"), init="residual"
-            ),
-            "shared_gate_up": every((hidden, 2 * c.shared_expert_intermediate_size), ("embed", "mlp")),
-            "shared_down": every(
-                (c.shared_expert_intermediate_size, hidden), ("mlp", "embed"), init="residual"
-            ),
+            "down": every((c.num_experts, experts, hidden), ("expert", "rows", None), init="residual"),
+            "shared_gate_up": every((hidden, 2 * shared), ("embed", "mlp"), parts=(shared, shared)),
+            "shared_down": every((shared, hidden), ("rows", None), init="residual"),
             "shared_gate": every((hidden, 1), ("embed", None)),
         },
     }

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,10 @@ from t1_jax.model.deltanet import gated_deltanet
 from t1_jax.model.moe import routed_experts_mlp, shared_expert_mlp
 from t1_jax.model.norm import rms_norm
 from t1_jax.model.parameters import Params, abstract, cast_params, init_params
+from t1_jax.model.remat import RematPolicy, rematerialised
 from t1_jax.model.router import Routing, route
+from t1_jax.parallel.axes import SINGLE, Parallel
+from t1_jax.parallel.parameters import gather_params
 
 __all__ = [
     "Cache",
@@ -48,8 +51,6 @@ __all__ = [
     "token_logprobs",
     "token_statistics",
 ]
-
-RematPolicy = Literal["none", "full", "dots"]
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["k", "v", "conv", "state", "lengths"], meta_fields=[])
@@ -110,8 +111,9 @@ def forward(
     cache: Cache | None = None,
     token_mask: Bool[Array, "B T"] | None = None,
     remat_policy: RematPolicy = "none",
+    parallel: Parallel = SINGLE,
 ) -> Output:
-    """Run the model.
+    """Run the model, or one device's part of it: its rows, its part of their tokens, its parameters.
 
     Without a cache a row holds documents: `segment_ids` 1..n, 0 on padding; `positions` restart with each
     document. With a cache a row continues one document: `token_mask` marks its valid tokens, which come
@@ -119,16 +121,15 @@ def forward(
     routes live.
     """
     params = cast_params(params, config)
+    specs = abstract(config)
     length = tokens.shape[1]
-    write_at = None
+    mask = write_at = None
     if cache is None:
         if segment_ids is None:
             segment_ids = jnp.ones_like(tokens)
         if positions is None:
             positions = jnp.broadcast_to(jnp.arange(length), tokens.shape)
         token_mask = segment_ids > 0
-        same = segment_ids[:, :, None] == segment_ids[:, None, :]
-        mask = same & jnp.tril(jnp.ones((length, length), bool)) & token_mask[:, :, None]
     else:
         if token_mask is None:
             token_mask = jnp.ones(tokens.shape, bool)
@@ -138,10 +139,8 @@ def forward(
         write_at = jnp.where(token_mask, positions, capacity)
         mask = jnp.arange(capacity) <= positions[..., None]
 
-    layer: Callable[..., Any] = partial(_period, config, positions, mask, write_at, segment_ids, token_mask)
-    if remat_policy != "none":
-        policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable if remat_policy == "dots" else None
-        layer = jax.checkpoint(layer, policy=policy)
+    shared = _Shared(config, parallel, specs, positions, mask, write_at, segment_ids, token_mask)
+    layer: Callable[..., Any] = partial(_period, shared, remat_policy)
 
     def period(hidden: jax.Array, parts: tuple[Params, Any, Any]) -> tuple[jax.Array, tuple[Any, Any, Any]]:
         return layer(hidden, *parts)
@@ -153,7 +152,7 @@ def forward(
     caches = None if cache is None else (cache.k, cache.v, cache.conv, cache.state)
     stacked = {name: params[name] for name in ("linear", "full", "moe")}
     with jax.named_scope("embed"):
-        hidden = params["embed"][tokens]
+        hidden = embed_tokens(config, parallel, params["embed"], tokens)
     hidden, (selected, router_logits, caches) = jax.lax.scan(period, hidden, (stacked, replay, caches))
     if cache is not None and caches is not None:
         k, v, conv, state = caches
@@ -167,54 +166,103 @@ def forward(
     return Output(hidden, by_token(selected), by_token(router_logits), cache)
 
 
+class _Shared(NamedTuple):
+    """What all layers of a forward see."""
+
+    config: ModelConfig
+    parallel: Parallel
+    specs: Params
+    positions: jax.Array
+    mask: jax.Array | None
+    write_at: jax.Array | None
+    segment_ids: jax.Array
+    token_mask: jax.Array
+
+    @property
+    def heads(self) -> ModelConfig:
+        """The config with the heads that this device computes."""
+        return self.config.of_tensor_rank(self.parallel.size("tensor"))
+
+    def gather(self, name: str, params: Params) -> Params:
+        """A layer's parameters of a group, as this device computes with them."""
+        return gather_params(self.parallel, self.specs[name], params)
+
+
 def _period(
-    config: ModelConfig,
-    positions: jax.Array,
-    mask: jax.Array,
-    write_at: jax.Array | None,
-    segment_ids: jax.Array,
-    token_mask: jax.Array,
+    shared: _Shared,
+    remat_policy: RematPolicy,
     hidden: jax.Array,
     params: Params,
     replay: jax.Array | None,
     caches: tuple[jax.Array, ...] | None,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, Any]]:
     """One period of layers: the DeltaNet layers, scanned, then the attention layer."""
-    split = config.full_attention_interval - 1
+    split = shared.config.full_attention_interval - 1
+    linear_layer = rematerialised(partial(_linear_layer, shared), remat_policy)
+    full_layer = rematerialised(partial(_full_layer, shared), remat_policy)
     moe = params["moe"]
-
-    def linear_layer(hidden: jax.Array, parts: tuple[Any, ...]) -> tuple[jax.Array, tuple[Any, ...]]:
-        linear, moe, replay, kept = parts
-        with jax.named_scope("deltanet"):
-            normed = rms_norm(hidden, moe["input_norm"], config.rms_norm_eps)
-            mixed, kept = gated_deltanet(normed, linear, config, segment_ids, token_mask, kept)
-        hidden, routing = _feed_forward(config, _add(hidden, mixed), moe, replay)
-        return hidden, (routing.selected_experts, routing.router_logits, kept)
-
     parts = (
         params["linear"],
         jax.tree.map(lambda leaf: leaf[:split], moe),
         None if replay is None else replay[:split],
         None if caches is None else (caches[2], caches[3]),
     )
-    hidden, (selected, router_logits, kept) = jax.lax.scan(linear_layer, hidden, parts)
-
+    hidden, (selected, router_logits, kept) = jax.lax.scan(
+        lambda hidden, parts: linear_layer(hidden, *parts), hidden, parts
+    )
     moe = jax.tree.map(lambda leaf: leaf[split], moe)
-    with jax.named_scope("attention"):
-        normed = rms_norm(hidden, moe["input_norm"], config.rms_norm_eps)
-        kv = None if caches is None else (caches[0], caches[1])
-        mixed, kv = gated_attention(normed, params["full"], config, positions, mask, kv, write_at)
-    hidden = _add(hidden, mixed)
-    hidden, routing = _feed_forward(config, hidden, moe, None if replay is None else replay[split])
-    selected = jnp.concatenate([selected, routing.selected_experts[None]])
-    router_logits = jnp.concatenate([router_logits, routing.router_logits[None]])
+    kv = None if caches is None else (caches[0], caches[1])
+    hidden, (last_selected, last_logits, kv) = full_layer(
+        hidden, params["full"], moe, None if replay is None else replay[split], kv
+    )
+    selected = jnp.concatenate([selected, last_selected[None]])
+    router_logits = jnp.concatenate([router_logits, last_logits[None]])
     return hidden, (selected, router_logits, None if kv is None else (*kv, *kept))
 
 
+def _linear_layer(
+    shared: _Shared,
+    hidden: jax.Array,
+    linear: Params,
+    moe: Params,
+    replay: jax.Array | None,
+    kept: tuple[jax.Array, jax.Array] | None,
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array, Any]]:
+    with jax.named_scope("deltanet"):
+        normed = rms_norm(hidden, moe["input_norm"], shared.config.rms_norm_eps)
+        linear = shared.gather("linear", linear)
+        mixed, kept = gated_deltanet(
+            normed, linear, shared.heads, shared.segment_ids, shared.token_mask, kept, shared.parallel
+        )
+    hidden, routing = _feed_forward(shared, _add(hidden, shared.parallel.sum(mixed, "tensor")), moe, replay)
+    return hidden, (routing.selected_experts, routing.router_logits, kept)
+
+
+def _full_layer(
+    shared: _Shared,
+    hidden: jax.Array,
+    full: Params,
+    moe: Params,
+    replay: jax.Array | None,
+    kv: tuple[jax.Array, jax.Array] | None,
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array, Any]]:
+    with jax.named_scope("attention"):
+        normed = rms_norm(hidden, moe["input_norm"], shared.config.rms_norm_eps)
+        full = shared.gather("full", full)
+        mixed, kv = gated_attention(
+            normed, full, shared.heads, shared.positions, shared.segment_ids, kv, shared.mask,
+            shared.write_at, shared.parallel,
+        )  # fmt: skip
+    hidden, routing = _feed_forward(shared, _add(hidden, shared.parallel.sum(mixed, "tensor")), moe, replay)
+    return hidden, (routing.selected_experts, routing.router_logits, kv)
+
+
 def _feed_forward(
-    config: ModelConfig, hidden: jax.Array, params: Params, replay: jax.Array | None
+    shared: _Shared, hidden: jax.Array, params: Params, replay: jax.Array | None
 ) -> tuple[jax.Array, Routing]:
     """The second half of a layer: norm, router, experts and shared expert, added to the residual stream."""
+    config, parallel = shared.config, shared.parallel
+    params = shared.gather("moe", params)
     normed = rms_norm(hidden, params["post_norm"], config.rms_norm_eps)
     with jax.named_scope("router"):
         routing = route(normed, params["router"], config.num_experts_per_tok, replay)
@@ -223,11 +271,12 @@ def _feed_forward(
         selected, weights = (
             x.reshape(flat.shape[0], -1) for x in (routing.selected_experts, routing.combine_weights)
         )
-        out = routed_experts_mlp(flat, params["gate_up"], params["down"], selected, weights)
-        shared = shared_expert_mlp(
+        out = routed_experts_mlp(flat, params["gate_up"], params["down"], selected, weights, parallel)
+        out = out.reshape(hidden.shape)
+        always = shared_expert_mlp(
             normed, params["shared_gate_up"], params["shared_down"], params["shared_gate"]
         )
-    return _add(hidden, out.reshape(hidden.shape), shared), routing
+    return _add(hidden, *(parallel.sum(part, "tensor") for part in (out, always))), routing
 
 
 def _add(*parts: jax.Array) -> jax.Array:
@@ -235,9 +284,22 @@ def _add(*parts: jax.Array) -> jax.Array:
     return rounded(sum(part.astype(jnp.float32) for part in parts), parts[0].dtype)
 
 
-def _head(params: Params, config: ModelConfig) -> jax.Array:
-    head = params["embed"].T if config.tie_word_embeddings else params["lm_head"]
-    return head.astype(config.dtype)
+def embed_tokens(
+    config: ModelConfig, parallel: Parallel, embed: Float[Array, "V D"], tokens: Int[Array, "B T"]
+) -> Float[Array, "B T D"]:
+    """Rows of the embedding matrix. On a mesh the devices that store its columns look up each other's tokens
+    and exchange what they find: D numbers a token travel, never the matrix.
+    """
+    axes = parallel.storage(abstract(config)["embed"])[1]
+    everyone = parallel.gather(tokens[None], *axes, dim=0)
+    return parallel.exchange(embed[everyone], *axes, split=0, join=3)[0]
+
+
+def _head(params: Params, config: ModelConfig, parallel: Parallel = SINGLE) -> jax.Array:
+    """[D, V] in the compute type; on a mesh this tensor device's columns."""
+    name = "embed" if config.tie_word_embeddings else "lm_head"
+    head = gather_params(parallel, abstract(config)[name], params[name].astype(config.dtype))
+    return head.T if config.tie_word_embeddings else head
 
 
 def logits(params: Params, config: ModelConfig, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
@@ -253,10 +315,12 @@ def token_statistics(
     temperature: float = 1.0,
     *,
     chunk: int = 1024,
+    parallel: Parallel = SINGLE,
 ) -> tuple[Float[Array, "B T"], Float[Array, "B T"]]:
     """Log-probability of targets[b, t] after hidden[b, t], and the entropy there in nats; float32."""
     flat = hidden.reshape(-1, hidden.shape[-1])
-    out = flat_token_logprobs(flat, _head(params, config), targets.reshape(-1), temperature, chunk=chunk)
+    head = _head(params, config, parallel)
+    out = flat_token_logprobs(flat, head, targets.reshape(-1), temperature, chunk=chunk, parallel=parallel)
     return out[0].reshape(targets.shape), out[1].reshape(targets.shape)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Mapping
@@ -14,8 +15,10 @@ import numpy as np
 
 from sandbox.errors import InputError
 from t1_jax.checkpoint.manager import load_checkpoint, load_config
+from t1_jax.distributed import is_first
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.transformer import init_params
+from t1_jax.observability.metrics import MetricsWriter
 
 
 class StopRequest:
@@ -80,6 +83,11 @@ def model_config(model: ModelConfig | None, checkpoint: Path | None) -> ModelCon
             "model and checkpoint: expected exactly one of them (a fresh model or one to go on from)"
         )
     return load_config(checkpoint) if checkpoint is not None else model  # type: ignore[return-value]
+
+
+def metrics_writer(out: Path) -> MetricsWriter:
+    """Of `out/metrics.jsonl`; of several processes only the first one's lines are kept."""
+    return MetricsWriter(out / "metrics.jsonl" if is_first() else os.devnull)
 
 
 def to_floats(metrics: Mapping[str, Any], step: int) -> dict[str, float]:

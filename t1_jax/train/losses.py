@@ -21,6 +21,8 @@ import jax
 import jax.numpy as jnp
 
 from sandbox.errors import InputError
+from t1_jax.parallel.axes import SINGLE, Parallel
+from t1_jax.sharding import DATA_AXES
 
 LossName = Literal["icepop", "ppo", "gspo", "cispo", "tis"]
 
@@ -216,7 +218,9 @@ def make_loss(config: LossConfig) -> Loss:
     return loss
 
 
-def load_balancing_loss(router_logits: jax.Array, selected: jax.Array, mask: jax.Array) -> jax.Array:
+def load_balancing_loss(
+    router_logits: jax.Array, selected: jax.Array, mask: jax.Array, parallel: Parallel = SINGLE
+) -> jax.Array:
     """E * sum over experts of (share of tokens sent to it) x (its mean probability); 1 when balanced.
 
     Switch Transformer (arXiv 2101.03961, eqs. 4 to 6), for top-K: averaged over layers. Only for SFT: in RL
@@ -226,11 +230,16 @@ def load_balancing_loss(router_logits: jax.Array, selected: jax.Array, mask: jax
       router_logits: float32 [B, T, L, E].
       selected: int32 [B, T, L, K].
       mask: bool [B, T], False on padding.
+      parallel: on a mesh the arguments are a device's, the result is of all.
     """
+
+    def over_tokens(x: jax.Array) -> jax.Array:
+        return parallel.sum(x, *DATA_AXES, "context")
+
     experts = router_logits.shape[-1]
-    weight = mask.astype(jnp.float32)[..., None, None] / jnp.maximum(mask.sum(), 1)
-    probability = (jax.nn.softmax(router_logits, axis=-1) * weight).sum((0, 1))
-    share = (jax.nn.one_hot(selected, experts).mean(-2) * weight).sum((0, 1))
+    weight = mask.astype(jnp.float32)[..., None, None] / jnp.maximum(over_tokens(mask.sum()), 1)
+    probability = over_tokens((jax.nn.softmax(router_logits, axis=-1) * weight).sum((0, 1)))
+    share = over_tokens((jax.nn.one_hot(selected, experts).mean(-2) * weight).sum((0, 1)))
     return experts * (probability * share).sum(-1).mean()
 
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax.typing import DTypeLike
 
 from sandbox.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """AdamW (arXiv 1711.05101). Weight decay applies to matrices only, never to norms, biases and decays."""
+    """AdamW (arXiv 1711.05101). Weight decay applies to matrices only, never to norms, biases and decays.
+
+    `moments` is how the two moments are stored; the update itself, and the master parameters, are float32.
+    bfloat16 halves what they take. It resolves changes of 1/256, so beta2 must leave more than that a step.
+    """
 
     learning_rate: float = 1e-3
     warmup_steps: int = 0
@@ -25,6 +30,7 @@ class OptimizerConfig:
     beta2: float = 0.95
     eps: float = 1e-8
     grad_clip: float = 1.0
+    moments: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "eps", "grad_clip"):
@@ -36,6 +42,11 @@ class OptimizerConfig:
         for name in ("beta1", "beta2", "final_fraction"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"optimizer.{name} is {getattr(self, name)}, expected a number from 0 to 1")
+        if self.moments == "bfloat16" and 1 - self.beta2 < 2**-8:
+            raise InputError(
+                f"optimizer.beta2 is {self.beta2}, expected at most {1 - 2**-8} with moments in bfloat16, "
+                "which do not see smaller changes"
+            )
 
 
 def learning_rate_schedule(config: OptimizerConfig, total_steps: int) -> optax.Schedule:
@@ -54,18 +65,45 @@ def learning_rate_schedule(config: OptimizerConfig, total_steps: int) -> optax.S
 
 
 def make_optimizer(config: OptimizerConfig, total_steps: int) -> optax.GradientTransformation:
-    """The optax chain. Moments are float32, as the master parameters are."""
-    return optax.chain(
-        optax.clip_by_global_norm(config.grad_clip),
-        optax.adamw(
-            learning_rate_schedule(config, total_steps),
-            b1=config.beta1,
-            b2=config.beta2,
-            eps=config.eps,
-            weight_decay=config.weight_decay,
-            mask=_decays,
-        ),
+    """The optax chain."""
+    adamw = optax.adamw(
+        learning_rate_schedule(config, total_steps),
+        b1=config.beta1,
+        b2=config.beta2,
+        eps=config.eps,
+        weight_decay=config.weight_decay,
+        mask=_decays,
     )
+    if config.moments == "bfloat16":
+        adamw = _stored_in_bfloat16(adamw)
+    return optax.chain(optax.clip_by_global_norm(config.grad_clip), adamw)
+
+
+def _stored_in_bfloat16(inner: optax.GradientTransformation) -> optax.GradientTransformation:
+    """The same transformation, its Adam moments rounded between steps."""
+
+    def moments_as(state: optax.OptState, dtype: DTypeLike) -> optax.OptState:
+        def is_adam(part: Any) -> bool:
+            return isinstance(part, optax.ScaleByAdamState)
+
+        def cast(part: Any) -> Any:
+            if not is_adam(part):
+                return part
+            mu, nu = jax.tree.map(lambda leaf: leaf.astype(dtype), (part.mu, part.nu))
+            return part._replace(mu=mu, nu=nu)
+
+        return jax.tree.map(cast, state, is_leaf=is_adam)
+
+    def init(params: optax.Params) -> optax.OptState:
+        return moments_as(inner.init(params), jnp.bfloat16)
+
+    def update(
+        gradients: optax.Updates, state: optax.OptState, params: optax.Params | None = None
+    ) -> tuple[optax.Updates, optax.OptState]:
+        updates, state = inner.update(gradients, moments_as(state, jnp.float32), params)
+        return updates, moments_as(state, jnp.bfloat16)
+
+    return optax.GradientTransformation(init, update)
 
 
 def _decays(params: optax.Params) -> optax.Params:

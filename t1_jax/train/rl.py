@@ -240,6 +240,7 @@ def run(config: RLConfig) -> dict[str, Any]:
         mesh,
         temperature=config.temperature,
         remat_policy=config.remat_policy,
+        dispatch_tokens=None if config.mesh is None else config.mesh.dispatch_tokens,
     )
     routes_shape = (model.num_moe_layers, model.num_experts_per_tok) if config.replay else None
     with RunState(config.out / "state") as states, StopRequest() as stop:
@@ -302,6 +303,7 @@ def run(config: RLConfig) -> dict[str, Any]:
                 if step % config.save_every == 0 or step == config.steps or stop.requested:
                     states.save(step, state, data)
                 ledger.forget(step - 1)
+                states.wait()  # before the weights are published that a lost state would not know of
                 try:
                     weights.publish(state)
                 except Stopped:

@@ -13,13 +13,13 @@ from t1_jax.checkpoint.manager import RunState, save_checkpoint
 from t1_jax.config import save_config
 from t1_jax.data.sft import count_batches, sft_dataset
 from t1_jax.data.trajectories import Document, read_trajectories, split_by_length, to_document
+from t1_jax.distributed import any_process
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.parameters import abstract
 from t1_jax.model.transformer import RematPolicy
-from t1_jax.observability.metrics import MetricsWriter
 from t1_jax.observability.progress import progress
 from t1_jax.sharding import MeshConfig, make_mesh, param_shardings
-from t1_jax.train.loop import StopRequest, initial_params, model_config, to_floats
+from t1_jax.train.loop import StopRequest, initial_params, metrics_writer, model_config, to_floats
 from t1_jax.train.losses import sft_loss
 from t1_jax.train.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
 from t1_jax.train.state import abstract_state, init_state
@@ -128,6 +128,7 @@ def run(config: SFTConfig) -> dict[str, Any]:
         mesh,
         remat_policy=config.remat_policy,
         router_aux_loss_coef=config.router_aux_loss_coef,
+        dispatch_tokens=None if config.mesh is None else config.mesh.dispatch_tokens,
     )
     with RunState(config.out / "state") as states, StopRequest() as stop:
         if states.latest_step is None:
@@ -139,9 +140,9 @@ def run(config: SFTConfig) -> dict[str, Any]:
             state, data = states.restore(abstract_state(model, optimizer, mesh))
             step, loss = int(state.step), data["loss"]
             batches.set_state(data["iterator"])
-        with MetricsWriter(config.out / "metrics.jsonl") as writer, progress("sft", total) as bar:
+        with metrics_writer(config.out) as writer, progress("sft", total) as bar:
             bar.advance(step)
-            while step < total and not stop.requested:
+            while step < total and not any_process(stop.requested):
                 begun = time.monotonic()
                 batch = place_batch(next(batches), mesh)
                 state, device_metrics = step_fn(state, batch)
@@ -153,10 +154,11 @@ def run(config: SFTConfig) -> dict[str, Any]:
                 step, loss = step + 1, metrics["train/loss"]
                 writer.write(step, metrics)
                 bar.advance(1, loss=loss, tokens_per_second=metrics["throughput/tokens_per_second"])
-                if step % config.save_every == 0 or step == total or stop.requested:
+                if step % config.save_every == 0 or step == total:
                     states.save(step, state, {"iterator": batches.get_state(), "loss": loss})
         if step and step != states.latest_step:
             states.save(step, state, {"iterator": batches.get_state(), "loss": loss})
+        states.wait()
         finished = step >= total
         checkpoint = config.out / "checkpoint"
         if finished:

@@ -5,6 +5,7 @@ Legend: M microbatches, B rows, T tokens, D hidden, L MoE layers, K experts per 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,9 +15,13 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from sandbox.errors import InputError
 from t1_jax.model import transformer
 from t1_jax.model.config import ModelConfig
-from t1_jax.sharding import batch_sharding
+from t1_jax.model.parameters import abstract
+from t1_jax.parallel.axes import SINGLE, Parallel
+from t1_jax.parallel.parameters import sum_gradients
+from t1_jax.sharding import DATA_AXES, batch_spec, param_shardings
 from t1_jax.train.losses import Loss, load_balancing_loss
 from t1_jax.train.state import TrainState, state_shardings
 
@@ -31,27 +36,38 @@ def batch_logprobs(
     *,
     temperature: float = 1.0,
     remat_policy: transformer.RematPolicy = "none",
+    parallel: Parallel = SINGLE,
 ) -> tuple[jax.Array, jax.Array, transformer.Output]:
     """Log-prob of every token given those before it, and the entropy there (nats): (float32 [B, T], float32
     [B, T], the forward's output).
 
     Entry t is of tokens[t] and comes from hidden[t-1]; entry 0 is 0, and entries at the start of a segment
-    are
-    conditioned on another document: the loss mask must be 0 there. `temperature` is the one the tokens were
-      sampled with, so that learner and engine speak of the same distribution.
+    are conditioned on another document: the loss mask must be 0 there. `temperature` is the one the tokens
+    were sampled with, so that learner and engine speak of the same distribution.
+
+    On a mesh a device runs its part of its rows' tokens, but log-probs are of whole rows on all of their
+    devices: they are few numbers, and losses may look at all of a segment.
     """
+
+    def part(tokens: jax.Array) -> jax.Array:
+        return parallel.part(tokens, "context", 1)
+
     output = transformer.forward(
         params,
         config,
-        batch["tokens"],
-        segment_ids=batch["segment_ids"],
-        positions=batch["positions"],
+        part(batch["tokens"]),
+        segment_ids=part(batch["segment_ids"]),
+        positions=part(batch["positions"]),
         routed_experts=batch.get("routed_experts"),
         remat_policy=remat_policy,
+        parallel=parallel,
     )
     # Shifted by rolling, not by slicing to T - 1: an odd length would not divide over the mesh's axes.
-    targets = jnp.roll(batch["tokens"], -1, axis=1)
-    logprobs, entropy = transformer.token_statistics(params, config, output.hidden, targets, temperature)
+    targets = part(jnp.roll(batch["tokens"], -1, axis=1))
+    statistics = transformer.token_statistics(
+        params, config, output.hidden, targets, temperature, parallel=parallel
+    )
+    logprobs, entropy = (parallel.gather(values, "context", dim=1) for values in statistics)
     logprobs, entropy = (jnp.roll(values, 1, axis=1).at[:, 0].set(0.0) for values in (logprobs, entropy))
     return logprobs, entropy, output
 
@@ -65,6 +81,7 @@ def make_train_step(
     temperature: float = 1.0,
     remat_policy: transformer.RematPolicy = "none",
     router_aux_loss_coef: float = 0.0,
+    dispatch_tokens: int | None = None,
 ) -> TrainStep:
     """Build the step. The state is donated: use the returned one, never the argument again.
 
@@ -76,23 +93,27 @@ def make_train_step(
       config: the model's shape.
       optimizer: of train/optimizer.py.
       loss: `sft_loss` or `make_loss(...)`.
-      mesh: None runs on the default device.
+      mesh: None runs on the default device. Rows of a microbatch must divide over its data axes, tokens of a
+        row over its context axis.
       temperature: of the sampled tokens.
       remat_policy: of the model.
       router_aux_loss_coef: weight of the load-balancing loss, a token-weighted mean over microbatches; 0 in
         RL.
+      dispatch_tokens: tokens that a device sends to experts at a time; None sends all of a microbatch.
 
     Returns:
       A function (state, batch) -> (state, metrics), metrics being float32 scalars on the device: train/loss,
       train/grad_norm (before clipping), train/entropy, train/tokens (in the loss), train/packed_tokens (all
       but padding), router/replayed_fraction (of the packed tokens) and the loss's own.
     """
+    parallel = SINGLE if mesh is None else Parallel.of(mesh, dispatch_tokens)
+    config.of_tensor_rank(parallel.size("tensor"))  # refuses what does not divide
 
     def microbatch_loss(
         params: Any, batch: Mapping[str, jax.Array], total_tokens: jax.Array
     ) -> tuple[jax.Array, tuple[Metrics, Metrics]]:
         logprobs, entropy, output = batch_logprobs(
-            params, config, batch, temperature=temperature, remat_policy=remat_policy
+            params, config, batch, temperature=temperature, remat_policy=remat_policy, parallel=parallel
         )
         real = batch["segment_ids"] > 0
         mask = batch["loss_mask"] > 0
@@ -104,42 +125,67 @@ def make_train_step(
         sums["train/packed_tokens"] = real.sum().astype(jnp.float32)
         sums["train/tokens"] = mask.sum().astype(jnp.float32)
         if "routed_experts" in batch:
-            recorded = (batch["routed_experts"] >= 0).all((-1, -2)) & real
+            recorded = (batch["routed_experts"] >= 0).all((-1, -2))
+            recorded = parallel.gather(recorded, "context", dim=1) & real
             sums["router/replayed_fraction"] = recorded.sum().astype(jnp.float32)
         if router_aux_loss_coef:
-            balance = load_balancing_loss(output.router_logits, output.routed_experts, real)
-            balance = balance * real.sum() / total_tokens
+            packed = parallel.part(real, "context", 1)
+            balance = load_balancing_loss(output.router_logits, output.routed_experts, packed, parallel)
+            balance = balance * parallel.sum(real.sum(), *DATA_AXES) / total_tokens
+            # All devices computed the same value; it is to be counted once.
+            balance = balance / parallel.size(*DATA_AXES)
             sums["router/load_balancing_loss"] = balance
             value = value + router_aux_loss_coef * balance
         peaks = {name: jnp.max(jnp.where(mask, array, 0.0), initial=0.0) for name, array in maxima.items()}
-        return value, (sums, peaks)
+        # Devices along context and tensor computed the same value, too: see t1_jax/parallel.
+        return value / parallel.size("context", "tensor"), (sums, peaks)
 
     gradient = jax.grad(microbatch_loss, has_aux=True)
 
-    def step(state: TrainState, batch: Mapping[str, jax.Array]) -> tuple[TrainState, Metrics]:
-        total_tokens = jnp.maximum((batch["segment_ids"] > 0).sum(), 1)
+    def accumulated(params: Any, batch: Mapping[str, jax.Array]) -> tuple[Any, tuple[Metrics, Metrics]]:
+        """Gradients and metrics of all microbatches; on a mesh, of this device's rows, then of all."""
+        total_tokens = jnp.maximum(parallel.sum((batch["segment_ids"] > 0).sum(), *DATA_AXES), 1)
         first = {name: leaf[0] for name, leaf in batch.items()}
         count = len(batch["tokens"])
         if count == 1:
-            grads, (sums, peaks) = gradient(state.params, first, total_tokens)
+            grads, (sums, peaks) = gradient(params, first, total_tokens)
         else:
             empty = jax.tree.map(
                 lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
-                jax.eval_shape(gradient, state.params, first, total_tokens),
+                jax.eval_shape(gradient, params, first, total_tokens),
             )
 
             def accumulate(carry: Any, microbatch: Mapping[str, jax.Array]) -> tuple[Any, None]:
                 def add(carry: Any) -> Any:
                     grads, (sums, peaks) = carry
-                    more, (more_sums, more_peaks) = gradient(state.params, microbatch, total_tokens)
+                    more, (more_sums, more_peaks) = gradient(params, microbatch, total_tokens)
                     grads, sums = jax.tree.map(jnp.add, (grads, sums), (more, more_sums))
                     return grads, (sums, jax.tree.map(jnp.maximum, peaks, more_peaks))
 
-                return jax.lax.cond(
-                    (microbatch["segment_ids"] > 0).any(), add, lambda carry: carry, carry
-                ), None
+                # The same answer on all devices, since the branch talks to them.
+                used = parallel.max((microbatch["segment_ids"] > 0).any().astype(jnp.int32), *DATA_AXES)
+                return jax.lax.cond(used > 0, add, lambda carry: carry, carry), None
 
             (grads, (sums, peaks)), _ = jax.lax.scan(accumulate, empty, dict(batch))
+        sums = {name: parallel.sum(value, *DATA_AXES) for name, value in sums.items()}
+        peaks = {name: parallel.max(value, *DATA_AXES) for name, value in peaks.items()}
+        return sum_gradients(parallel, abstract(config), grads), (sums, peaks)
+
+    def gradients(params: Any, batch: Mapping[str, jax.Array]) -> tuple[Any, tuple[Metrics, Metrics]]:
+        if mesh is None:
+            return accumulated(params, batch)
+        stored = jax.tree.map(lambda sharding: sharding.spec, param_shardings(abstract(config), mesh))
+        rows = {name: batch_spec(name) for name in batch}
+        return jax.shard_map(
+            accumulated,
+            mesh=mesh,
+            in_specs=(stored, rows),
+            out_specs=(stored, PartitionSpec()),
+            check_vma=False,
+        )(params, dict(batch))
+
+    def step(state: TrainState, batch: Mapping[str, jax.Array]) -> tuple[TrainState, Metrics]:
+        grads, (sums, peaks) = gradients(state.params, batch)
         with jax.named_scope("optimizer"):
             updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
             params = optax.apply_updates(state.params, updates)
@@ -157,11 +203,18 @@ def make_train_step(
 
 
 def place_batch(batch: Mapping[str, np.ndarray], mesh: Mesh | None = None) -> dict[str, jax.Array]:
-    """Put a batch of leaves [M, B, T, ...] on the device, or on the mesh split over B and T."""
+    """Put a batch of leaves [M, B, T, ...] on the device, or on the mesh: see `batch_spec`.
+
+    Raises InputError when rows or tokens do not divide over the mesh.
+    """
     if mesh is None:
         return {name: jnp.asarray(leaf) for name, leaf in batch.items()}
-    sharding = batch_sharding(mesh, leading=1)
-    return {name: jax.device_put(leaf, sharding) for name, leaf in batch.items()}
+    _, rows, length = batch["tokens"].shape
+    for what, count, axes in (("rows", rows, DATA_AXES), ("row_length", length, ("context",))):
+        size = math.prod(mesh.shape[axis] for axis in axes)
+        if count % size:
+            raise InputError(f"mesh: {' x '.join(axes)} is {size}, which does not divide {what} {count}")
+    return {name: jax.device_put(leaf, NamedSharding(mesh, batch_spec(name))) for name, leaf in batch.items()}
 
 
 def _finish(sums: Metrics) -> Metrics:

@@ -3,7 +3,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from t1_jax.kernels.grouped_matmul import block_size, group_layout, grouped_matmul
+from t1_jax.kernels.grouped_matmul import (
+    block_size,
+    from_slots,
+    gather_rows,
+    gather_slots,
+    group_layout,
+    grouped_matmul,
+    to_slots,
+)
 
 EXPERTS, BLOCK = 4, 8
 GROUPS = {
@@ -27,7 +35,7 @@ def test_layout_orders_rows_by_group(groups):
     np.testing.assert_array_equal(np.searchsorted(ends, layout.slot_of_row, side="right"), groups)
 
 
-@pytest.mark.parametrize("implementation", ["blocked", "ragged"])
+@pytest.mark.parametrize("implementation", ["blocked", "looped", "ragged"])
 @pytest.mark.parametrize("groups", GROUPS.values(), ids=GROUPS)
 def test_fast_paths_are_the_reference(groups, implementation):
     layout = group_layout(jnp.asarray(groups), EXPERTS, BLOCK)
@@ -51,3 +59,24 @@ def test_fast_paths_are_the_reference(groups, implementation):
 
 def test_block_size_follows_the_mean_group():
     assert [block_size(rows, 16) for rows in (1, 16 * 8, 16 * 9, 16 * 4096)] == [8, 8, 16, 128]
+
+
+def test_gathers_are_the_transposes_of_each_other():
+    """What accelerators run, against autodiff of plain indexing; some rows have no slot."""
+    groups = jnp.asarray(np.random.default_rng(2).integers(0, EXPERTS + 1, 40))
+    layout, placed = group_layout(groups, EXPERTS, BLOCK), groups < EXPERTS
+    x = jax.random.normal(jax.random.key(0), (20, 3))
+    weights = jax.random.normal(jax.random.key(1), (40, 3))
+    filled = (layout.row_of_slot < 40)[:, None]
+
+    def run(to, back):
+        def total(x):
+            return jnp.sum(back(jnp.where(filled, to(x, layout, placed), 0) ** 2, layout, placed) * weights)
+
+        return jax.jit(jax.value_and_grad(total))(x)
+
+    value, gradient = run(gather_rows, gather_slots)
+    expected, expected_gradient = run(to_slots, from_slots)
+    assert float(value) == pytest.approx(float(expected), rel=1e-6)
+    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-5, atol=1e-6)
+    assert not from_slots(jnp.ones((len(layout.row_of_slot), 3)), layout, placed)[~placed].any()
