@@ -27,6 +27,11 @@ Batch = dict[str, np.ndarray]
 Aggregation = Literal["token", "sequence", "rollout"]
 
 
+def aligned(length: int, align: int) -> int:
+    """`length` rounded up to a multiple of `align`."""
+    return -(-length // align) * align
+
+
 def first_fit(lengths: Sequence[int], row_length: int) -> list[list[int]]:
     """Place items into as few rows as first-fit finds: item indices by row, in the order of placement.
 
@@ -97,6 +102,7 @@ def pack(
     aggregation: Aggregation = "token",
     plan: Sequence[Sequence[int]] | None = None,
     routes_shape: tuple[int, int] | None = None,
+    align: int = 1,
 ) -> Batch:
     """Pack documents into a batch of `num_rows` rows of `row_length` tokens (as many rows as needed when
     None).
@@ -107,6 +113,7 @@ def pack(
       num_rows: R; rows beyond the used ones are padding.
       aggregation: what `loss_weights` average over.
       plan: document indices by row; first-fit in the given order when None.
+      align: documents start at multiples of it, with padding between them.
       routes_shape: (L, K) to have a `routed_experts` leaf even when no document is recorded; from the
         documents when None.
 
@@ -120,7 +127,8 @@ def pack(
                 f"expected at most row_length {row_length}"
             )
     if plan is None:
-        plan = first_fit([len(document.tokens) for document in documents], row_length)
+        lengths = [min(aligned(len(document.tokens), align), row_length) for document in documents]
+        plan = first_fit(lengths, row_length)
     num_rows = len(plan) if num_rows is None else num_rows
     if len(plan) > num_rows:
         raise InputError(
@@ -162,7 +170,7 @@ def pack(
                 batch["routed_experts"][row, span] = np.where(
                     document.routed_valid[:, None, None], routes, -1
                 )
-            start = span.stop
+            start = aligned(span.stop, align)
     return batch
 
 

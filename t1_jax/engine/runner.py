@@ -27,7 +27,7 @@ from t1_jax.model.config import ModelConfig
 Params = Any
 
 # Where the batch dimension lies in each leaf of the cache, and the position.
-_BATCH_AXIS = {"k": 1, "v": 1, "conv": 2, "state": 2, "lengths": 0, "hidden": 0}
+_BATCH_AXIS = {"k": 1, "v": 1, "conv": 2, "state": 2, "pending": 2, "lengths": 0, "hidden": 0}
 _POSITION_AXIS = {"k": 4, "v": 3}
 
 

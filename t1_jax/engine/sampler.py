@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
+from t1_jax.kernels.sums import tree_sum
+
 _BLOCK = 64  # tokens a block in `_invert`
 
 
@@ -68,7 +70,7 @@ def sample(
     drawn = _invert(weights, jax.vmap(uniform)(seeds, positions))
     chosen = jnp.where(greedy, jnp.argmax(scaled, axis=-1), drawn).astype(jnp.int32)
     picked = jnp.take_along_axis(scaled, chosen[:, None], axis=-1)
-    return chosen, (picked - peak)[:, 0] - jnp.log(jnp.sum(weights, axis=-1))
+    return chosen, (picked - peak)[:, 0] - jnp.log(tree_sum(weights))
 
 
 def _invert(weights: Float[Array, "B V"], uniform: Float[Array, " B"]) -> Int[Array, " B"]:

@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from t1_jax.kernels.rounding import rounded
 from t1_jax.kernels.splash import splash_attention
+from t1_jax.kernels.sums import block_sum
 from t1_jax.parallel.axes import SINGLE, Parallel
 from t1_jax.parallel.platform import platform
 
@@ -46,6 +47,9 @@ def attention(
     """
     batch, length, heads, dim = q.shape
     kv_heads, group = k.shape[2], heads // k.shape[2]
+    dtype = v.dtype
+    if platform() == "cpu":  # as the cache is kept there: products of the two types differ in their order
+        q, k, v = (x.astype(jnp.float32) for x in (q, k, v))
     # One batch dimension and one matrix each: the form that every backend runs as plain matrix products.
     q = (
         q.reshape(batch, length, kv_heads, group, dim)
@@ -54,9 +58,9 @@ def attention(
     )
     k, v = (x.transpose(0, 2, 1, 3).reshape(batch * kv_heads, -1, dim) for x in (k, v))
     scores = jnp.einsum("bid,bjd->bij", q, k, preferred_element_type=jnp.float32) * dim**-0.5
-    weights = rounded(_softmax(scores.reshape(batch, heads, length, -1), mask), v.dtype)
+    weights = rounded(_softmax(scores.reshape(batch, heads, length, -1), mask), dtype).astype(v.dtype)
     weights = weights.reshape(batch * kv_heads, group * length, -1)
-    out = rounded(jnp.einsum("bij,bjd->bid", weights, v, preferred_element_type=jnp.float32), v.dtype)
+    out = rounded(jnp.einsum("bij,bjd->bid", weights, v, preferred_element_type=jnp.float32), dtype)
     out = out.reshape(batch, kv_heads, group, length, dim).transpose(0, 3, 1, 2, 4)
     return out.reshape(batch, length, heads, dim)
 
@@ -89,4 +93,6 @@ def cached_attention(
 
 
 def _softmax(scores: Float[Array, "B H T S"], mask: Bool[Array, "B T S"]) -> Float[Array, "B H T S"]:
-    return jax.nn.softmax(jnp.where(mask[:, None], scores, jnp.finfo(jnp.float32).min), axis=-1)
+    scores = jnp.where(mask[:, None], scores, jnp.finfo(jnp.float32).min)
+    exponentials = jnp.exp(scores - jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
+    return exponentials / block_sum(exponentials)[..., None]

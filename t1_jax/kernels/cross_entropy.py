@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from t1_jax.kernels.sums import tree_sum
 from t1_jax.parallel.axes import SINGLE, Parallel
 
 
@@ -24,6 +25,8 @@ def token_logprobs(
     pass. On a mesh `head` is this device's columns of the vocabulary (the tensor axis); of each chunk only
     maxima and sums travel.
     """
+    # A compiler multiplies by the inverse of a constant, which rounds otherwise than the engine's division.
+    divisor = jax.lax.optimization_barrier(jnp.float32(temperature))
     first = parallel.rank("tensor") * head.shape[1]
     count = hidden.shape[0]
     chunk = min(chunk, count)
@@ -34,30 +37,27 @@ def token_logprobs(
     @jax.checkpoint
     def body(_, part):
         hidden, targets = part
-        logits = jnp.dot(hidden, head, preferred_element_type=jnp.float32) / temperature
-        if parallel.size("tensor") > 1:
-            return None, _split_statistics(logits, targets - first, parallel)
-        logprobs = jax.nn.log_softmax(logits, axis=-1)
-        entropy = -jnp.sum(jnp.exp(logprobs) * logprobs, axis=-1)
-        return None, (jnp.take_along_axis(logprobs, targets[:, None], axis=-1)[:, 0], entropy)
+        logits = jnp.dot(hidden, head, preferred_element_type=jnp.float32) / divisor
+        return None, _statistics(logits, targets - first, parallel)
 
     _, (logprobs, entropy) = jax.lax.scan(body, None, (hidden, targets))
     return logprobs.reshape(-1)[:count], entropy.reshape(-1)[:count]
 
 
-def _split_statistics(
+def _statistics(
     logits: Float[Array, "N W"], targets: Int[Array, " N"], parallel: Parallel
 ) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
-    """Log-probability and entropy where each tensor device has W of a token's logits; `targets` count from
-    the first of them.
+    """Log-probability and entropy. Each tensor device has W of a token's logits; `targets` count from the
+    first of them.
     """
     width = logits.shape[1]
-    shifted = logits - parallel.max(jnp.max(logits, axis=-1), "tensor")[:, None]
+    peak = parallel.max(jax.lax.stop_gradient(jnp.max(logits, axis=-1)), "tensor")
+    shifted = logits - peak[:, None]
     exponentials = jnp.exp(shifted)
     here = (targets >= 0) & (targets < width)
     own = jnp.take_along_axis(shifted, jnp.clip(targets, 0, width - 1)[:, None], axis=-1)[:, 0]
     sums = jnp.stack(
-        [jnp.sum(exponentials, axis=-1), jnp.sum(exponentials * shifted, axis=-1), jnp.where(here, own, 0.0)]
+        [tree_sum(exponentials), jnp.sum(exponentials * shifted, axis=-1), jnp.where(here, own, 0.0)]
     )
     total, weighted, target = parallel.sum(sums, "tensor")
     log_total = jnp.log(total)

@@ -14,15 +14,24 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from t1_jax.parallel.axes import SINGLE, Parallel
 from t1_jax.parallel.context import entering_state
+from t1_jax.parallel.platform import platform
 
 # The state is the sum of thousands of updates: float32 products, also on chips whose default is bfloat16.
 einsum = partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
 
 State = Float[Array, "B H Dk Dv"]
+
+
+def chunk_size() -> int:
+    """Tokens a chunk. A document that starts at a multiple of it in a packed row has the chunks that it has
+    alone. Small on a CPU, which in decoding would feel that each token computes a chunk.
+    """
+    return 16 if platform() == "cpu" else 32
 
 
 def delta_rule_step(
@@ -123,7 +132,8 @@ def delta_rule_chunked(
     segment_ids: Int[Array, "B T"],
     state: State,
     *,
-    chunk: int = 32,
+    chunk: int | None = None,
+    whole_chunks: Int[Array, " B"] | None = None,
     parallel: Parallel = SINGLE,
 ) -> tuple[Float[Array, "B T H Dv"], State]:
     """The same function in chunks: matrix products and one triangular inverse inside, a scan between them.
@@ -132,12 +142,15 @@ def delta_rule_chunked(
     lower part of (beta k) k^T * D, the updates d of the chunk solve (I + A) d = beta v - (beta k exp(G)) S.
     Differences of G are masked BEFORE exp: masking after it gives inf * 0 in the gradient.
 
+    The state that is returned is the one after all tokens, or, where `whole_chunks` is given, after so many
+    chunks of each row; no output beyond the next chunk means anything then.
+
     With a sequence split over context devices, `state` is ignored: every device first finds the affine map
     that its part is for the state, then starts from what the parts before it make of zeros. The state that is
     returned is the one after this device's part.
     """
     length = q.shape[1]
-    chunk = min(chunk, 1 << max(3, (length - 1).bit_length()))
+    chunk = min(chunk or chunk_size(), 1 << max(3, (length - 1).bit_length()))
     pad = -length % chunk
     if pad:
         widen = lambda x, **kw: jnp.pad(x, [(0, 0), (0, pad)] + [(0, 0)] * (x.ndim - 2), **kw)  # noqa: E731
@@ -171,18 +184,89 @@ def delta_rule_chunked(
     state_decay = (jnp.exp(decay[..., -1]) * continues[..., -1])[..., None, None]
 
     def step(state, parts):
-        update_free, update_state, scores, q_entry, k_exit, state_decay = parts
+        index, update_free, update_state, scores, q_entry, k_exit, state_decay = parts
         update = update_free - einsum("bhid,bhde->bhie", update_state, state)
         out = einsum("bhid,bhde->bhie", q_entry, state) + einsum("bhij,bhje->bhie", scores, update)
-        state = state * state_decay + einsum("bhid,bhie->bhde", k_exit, update)
-        return state, out
+        after = state * state_decay + einsum("bhid,bhie->bhde", k_exit, update)
+        if whole_chunks is not None:
+            after = jnp.where((index < whole_chunks)[:, None, None, None], after, state)
+        return after, out
 
     if parallel.size("context") > 1:
         maps = (update_free, update_state, k_exit, state_decay)
         state = entering_state(parallel, *_affine_map(*maps), segment_ids)
-    state, out = jax.lax.scan(step, state, (update_free, update_state, scores, q_entry, k_exit, state_decay))
+    parts = (jnp.arange(len(q)), update_free, update_state, scores, q_entry, k_exit, state_decay)
+    state, out = jax.lax.scan(step, state, parts)
     out = jnp.moveaxis(jnp.moveaxis(out, 0, 1), 2, 3)  # [N, B, H, C, D] -> [B, N, C, H, D]
     return out.reshape(out.shape[0], -1, *out.shape[3:])[:, :length], state
+
+
+def delta_rule_resumed(
+    q: Float[Array, "B T H Dk"],
+    k: Float[Array, "B T H Dk"],
+    v: Float[Array, "B T Hv Dv"],
+    g: Float[Array, "B T Hv"],
+    beta: Float[Array, "B T Hv"],
+    count: Int[Array, " B"],
+    read: Int[Array, " B"],
+    pending: Float[Array, "B C F"],
+    state: State,
+) -> tuple[Float[Array, "B T Hv Dv"], Float[Array, "B C F"], State]:
+    """The chunked form for rows that come in pieces, in decoding a token at a time.
+
+    The unfinished chunk is computed anew, as a whole, with every piece of it. So each output is the very sum
+    that one pass over the row gives, to the last bit, for a few small matrix products more than a step with
+    a state after every token (`delta_rule_step`) costs.
+
+    Args:
+      q, k, v, g, beta: of T new tokens; Hv is a multiple of H.
+      count: how many of the T there are in each row; the others, behind them, are padding.
+      read: tokens that each row has read before.
+      pending: what the row keeps of its unfinished chunk, F = k, v, g and beta of a token side by side, in
+        the first (read mod C) places. What lies behind means nothing.
+      state: before the unfinished chunk.
+
+    Returns:
+      Outputs of the new tokens, what is pending now, and the state before that.
+    """
+    (batch, length, heads, key_dim), (value_heads, value_dim) = q.shape, v.shape[2:]
+    chunk = pending.shape[1]
+    offset = read % chunk
+    width = -(-(chunk - 1 + length) // chunk) * chunk
+    place = jnp.arange(width) - offset[:, None]  # among the new tokens; a negative one is pending
+
+    def at(x: Float[Array, "B S F"], index: Int[Array, "B N"]) -> Float[Array, "B N F"]:
+        if x.shape[1] == 1:
+            return jnp.broadcast_to(x, (*index.shape, x.shape[-1]))
+        return jnp.take_along_axis(x, jnp.clip(index, 0, x.shape[1] - 1)[..., None], axis=1)
+
+    flat = [x.reshape(batch, length, -1) for x in (k, v, g, beta)]
+    old = jnp.pad(pending, [(0, 0), (0, width - chunk), (0, 0)])
+    tokens = jnp.where((place >= 0)[..., None], at(jnp.concatenate(flat, axis=-1), place), old)
+    tokens = jnp.where((place < count[:, None])[..., None], tokens, 0.0)
+    ends = np.cumsum([x.shape[-1] for x in flat])[:-1].tolist()
+    keys, values, g, beta = jnp.split(tokens, ends, axis=-1)
+    queries = at(q.reshape(batch, length, -1), place)
+    queries, keys = (
+        jnp.repeat(x.reshape(batch, width, heads, key_dim), value_heads // heads, axis=2)
+        for x in (queries, keys)
+    )
+    whole = (offset + count) // chunk
+    out, state = delta_rule_chunked(
+        queries,
+        keys,
+        values.reshape(batch, width, value_heads, value_dim),
+        g,
+        beta,
+        jnp.ones((batch, width), jnp.int32),
+        state,
+        chunk=chunk,
+        whole_chunks=whole,
+    )
+    out = at(out.reshape(batch, width, -1), offset[:, None] + jnp.arange(length))
+    # With one new token either nothing moves, or the chunk is full and nothing is left.
+    pending = tokens if length == 1 else at(tokens, whole[:, None] * chunk + jnp.arange(chunk))
+    return out.reshape(batch, length, value_heads, value_dim), pending, state
 
 
 def _affine_map(

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from t1_jax.kernels.delta_rule import delta_rule_chunked, delta_rule_step
+from t1_jax.kernels.delta_rule import delta_rule_chunked, delta_rule_resumed
 from t1_jax.kernels.rounding import matmul, rounded
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.norm import gated_rms_norm, l2_norm
@@ -45,14 +45,15 @@ def gated_deltanet(
     config: ModelConfig,
     segment_ids: Int[Array, "B T"],
     token_mask: Bool[Array, "B T"],
-    cache: tuple[jax.Array, jax.Array] | None = None,
+    cache: tuple[jax.Array, jax.Array, jax.Array] | None = None,
+    read: Int[Array, " B"] | None = None,
     parallel: Parallel = SINGLE,
-) -> tuple[Float[Array, "B T D"], tuple[jax.Array, jax.Array]]:
+) -> tuple[Float[Array, "B T D"], tuple[jax.Array, jax.Array, jax.Array] | None]:
     """Mix a row of tokens, or this device's part of it (without a cache).
 
     `config` says how many heads there are in `params`. `cache` is (last W-1 conv inputs [B, W-1, C], state
-    float32 [B, Hv, Dk, Dv]); None means zeros. Masked tokens (padding, on the right) change neither the
-    state nor the convolution's history.
+    float32 [B, Hv, Dk, Dv], pending float32 [B, C, F], see `delta_rule_resumed`) of rows that have
+    `read` tokens; None means zeros. Masked tokens (padding, on the right) change none of these.
     """
     batch, length, _ = x.shape
     key_heads, value_heads = config.linear_num_key_heads, config.linear_num_value_heads
@@ -63,20 +64,15 @@ def gated_deltanet(
     z = matmul(x, params["z"]).reshape(batch, length, value_heads, value_dim)
     if cache is None:
         history = jnp.zeros((batch, history_length, config.conv_dim), x.dtype)
-        state = jnp.zeros((batch, value_heads, key_dim, value_dim), jnp.float32)
     else:
-        history, state = cache
+        history = cache[0]
     if parallel.size("context") > 1:
         history = conv_history(parallel, qkv, segment_ids, history_length)
     mixed = causal_conv(qkv, params["conv"], history, segment_ids)
-    everything = jnp.concatenate([history.astype(qkv.dtype), qkv], axis=1)
-    last = jnp.sum(token_mask, axis=1)[:, None] + jnp.arange(history_length)
-    history = jnp.take_along_axis(everything, last[..., None], axis=1).astype(history.dtype)
 
     q, k, v = jnp.split(mixed, [key_heads * key_dim, 2 * key_heads * key_dim], axis=-1)
     q = l2_norm(q.reshape(batch, length, key_heads, key_dim)) * key_dim**-0.5
     k = l2_norm(k.reshape(batch, length, key_heads, key_dim))
-    q, k = (jnp.repeat(part, value_heads // key_heads, axis=2) for part in (q, k))
     v = v.reshape(batch, length, value_heads, value_dim).astype(jnp.float32)
 
     valid = token_mask[..., None]
@@ -84,10 +80,17 @@ def gated_deltanet(
     rate = jax.nn.softplus(matmul(x, params["a"]).astype(jnp.float32) + params["dt_bias"].astype(jnp.float32))
     g = jnp.where(valid, -jnp.exp(params["A_log"].astype(jnp.float32)) * rate, 0.0)
 
-    if length == 1 and parallel.size("context") == 1:
-        out, state = delta_rule_step(q[:, 0], k[:, 0], v[:, 0], g[:, 0], beta[:, 0], state)
-        out = out[:, None]
+    if cache is None:
+        q, k = (jnp.repeat(part, value_heads // key_heads, axis=2) for part in (q, k))
+        state = jnp.zeros((batch, value_heads, key_dim, value_dim), jnp.float32)
+        out, _ = delta_rule_chunked(q, k, v, g, beta, segment_ids, state, parallel=parallel)
     else:
-        out, state = delta_rule_chunked(q, k, v, g, beta, segment_ids, state, parallel=parallel)
+        assert read is not None
+        count = jnp.sum(token_mask, axis=1, dtype=jnp.int32)
+        out, pending, state = delta_rule_resumed(q, k, v, g, beta, count, read, cache[2], cache[1])
+        everything = jnp.concatenate([history.astype(qkv.dtype), qkv], axis=1)
+        last = count[:, None] + jnp.arange(history_length)
+        history = jnp.take_along_axis(everything, last[..., None], axis=1).astype(history.dtype)
+        cache = (history, state, pending)
     out = gated_rms_norm(out, z, params["norm"], config.rms_norm_eps)
-    return matmul(out.reshape(batch, length, -1), params["out"]), (history, state)
+    return matmul(out.reshape(batch, length, -1), params["out"]), cache

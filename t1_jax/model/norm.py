@@ -7,11 +7,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from t1_jax.kernels.rounding import rounded
+from t1_jax.kernels.sums import tree_sum
 
 
 def _normalise(x: jax.Array, eps: float) -> jax.Array:
     x = x.astype(jnp.float32)
-    return x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + eps)
+    return x * jax.lax.rsqrt(tree_sum(x * x)[..., None] / x.shape[-1] + eps)
 
 
 def rms_norm(x: Float[Array, "... D"], weight: Float[Array, " D"], eps: float) -> Float[Array, "... D"]:
@@ -30,4 +31,4 @@ def gated_rms_norm(
 def l2_norm(x: Float[Array, "... D"], eps: float = 1e-6) -> Float[Array, "... D"]:
     """Unit length along the last axis, in float32."""
     x = x.astype(jnp.float32)
-    return x * jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + eps)
+    return x * jax.lax.rsqrt(tree_sum(x * x)[..., None] + eps)

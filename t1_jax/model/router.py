@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from t1_jax.kernels.sums import tree_sum
+
 
 class Routing(NamedTuple):
     """`selected_experts` int32 [..., K], `combine_weights` float32 [..., K] that sum to 1, and
@@ -33,9 +35,10 @@ def route(
     starts with -1 was not recorded and routes live.
     """
     logits = jnp.dot(x, router, preferred_element_type=jnp.float32)
-    probabilities = jax.nn.softmax(logits, axis=-1)
+    exponentials = jnp.exp(logits - jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True)))
+    probabilities = exponentials / tree_sum(exponentials)[..., None]
     _, selected = jax.lax.top_k(jax.lax.stop_gradient(probabilities), num_experts_per_tok)
     if routed_experts is not None:
         selected = jnp.where(routed_experts[..., :1] >= 0, routed_experts, selected)
     weights = jnp.take_along_axis(probabilities, selected, axis=-1)
-    return Routing(selected, weights / jnp.sum(weights, axis=-1, keepdims=True), logits)
+    return Routing(selected, weights / tree_sum(weights)[..., None], logits)

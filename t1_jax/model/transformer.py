@@ -25,6 +25,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from t1_jax.kernels.cross_entropy import token_logprobs as flat_token_logprobs
+from t1_jax.kernels.delta_rule import chunk_size
 from t1_jax.kernels.rounding import rounded
 from t1_jax.model.attention import gated_attention
 from t1_jax.model.config import ModelConfig
@@ -53,20 +54,22 @@ __all__ = [
 ]
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["k", "v", "conv", "state", "lengths"], meta_fields=[])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Cache:
     """What a row remembers between forwards.
 
     k [P, B, kv heads, head_dim, S] and v [P, B, kv heads, S, head_dim], as attention's products read them;
     conv [P, I-1, B, taps-1, channels], the last inputs of each convolution;
-    state float32 [P, I-1, B, value heads, Dk, Dv]; lengths int32 [B], tokens consumed so far.
+    state float32 [P, I-1, B, value heads, Dk, Dv], before the unfinished chunk, of which pending float32
+    [P, I-1, B, C, F] holds the tokens; lengths int32 [B], tokens consumed so far.
     """
 
     k: jax.Array
     v: jax.Array
     conv: jax.Array
     state: jax.Array
+    pending: jax.Array
     lengths: jax.Array
 
 
@@ -91,11 +94,13 @@ def init_cache(config: ModelConfig, batch: int, max_length: int) -> Cache:
     dtype = jnp.float32 if jax.default_backend() == "cpu" else config.dtype
     conv = (periods, linear, batch, config.linear_conv_kernel_dim - 1, config.conv_dim)
     heads = (config.linear_num_value_heads, config.linear_key_head_dim, config.linear_value_head_dim)
+    width = config.linear_num_key_heads * heads[1] + heads[0] * (heads[2] + 2)
     return Cache(
         k=jnp.zeros((periods, batch, kv_heads, dim, max_length), dtype),
         v=jnp.zeros((periods, batch, kv_heads, max_length, dim), dtype),
         conv=jnp.zeros(conv, dtype),
         state=jnp.zeros((periods, linear, batch, *heads), jnp.float32),
+        pending=jnp.zeros((periods, linear, batch, chunk_size(), width), jnp.float32),
         lengths=jnp.zeros((batch,), jnp.int32),
     )
 
@@ -149,15 +154,15 @@ def forward(
     if routed_experts is not None:  # [B, T, L, K] -> [P, I, B, T, K]
         replay = jnp.moveaxis(routed_experts, 2, 0)
         replay = replay.reshape(config.num_periods, config.full_attention_interval, *replay.shape[1:])
-    caches = None if cache is None else (cache.k, cache.v, cache.conv, cache.state)
+    caches = None if cache is None else (cache.k, cache.v, cache.conv, cache.state, cache.pending)
     stacked = {name: params[name] for name in ("linear", "full", "moe")}
     with jax.named_scope("embed"):
         hidden = embed_tokens(config, parallel, params["embed"], tokens)
     hidden, (selected, router_logits, caches) = jax.lax.scan(period, hidden, (stacked, replay, caches))
     if cache is not None and caches is not None:
-        k, v, conv, state = caches
+        k, v, conv, state, pending = caches
         lengths = cache.lengths + jnp.sum(token_mask, axis=1, dtype=jnp.int32)
-        cache = Cache(k=k, v=v, conv=conv, state=state, lengths=lengths)
+        cache = Cache(k=k, v=v, conv=conv, state=state, pending=pending, lengths=lengths)
 
     def by_token(x: jax.Array) -> jax.Array:  # [P, I, B, T, *] -> [B, T, L, *]
         return jnp.moveaxis(x.reshape(-1, *x.shape[2:]), 0, 2)
@@ -205,7 +210,7 @@ def _period(
         params["linear"],
         jax.tree.map(lambda leaf: leaf[:split], moe),
         None if replay is None else replay[:split],
-        None if caches is None else (caches[2], caches[3]),
+        None if caches is None else caches[2:],
     )
     hidden, (selected, router_logits, kept) = jax.lax.scan(
         lambda hidden, parts: linear_layer(hidden, *parts), hidden, parts
@@ -226,13 +231,20 @@ def _linear_layer(
     linear: Params,
     moe: Params,
     replay: jax.Array | None,
-    kept: tuple[jax.Array, jax.Array] | None,
+    kept: tuple[jax.Array, jax.Array, jax.Array] | None,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, Any]]:
     with jax.named_scope("deltanet"):
         normed = rms_norm(hidden, moe["input_norm"], shared.config.rms_norm_eps)
         linear = shared.gather("linear", linear)
         mixed, kept = gated_deltanet(
-            normed, linear, shared.heads, shared.segment_ids, shared.token_mask, kept, shared.parallel
+            normed,
+            linear,
+            shared.heads,
+            shared.segment_ids,
+            shared.token_mask,
+            kept,
+            shared.positions[:, 0],
+            shared.parallel,
         )
     hidden, routing = _feed_forward(shared, _add(hidden, shared.parallel.sum(mixed, "tensor")), moe, replay)
     return hidden, (routing.selected_experts, routing.router_logits, kept)

@@ -37,8 +37,9 @@ from sandbox.errors import InputError
 from sandbox.files import write_json
 from sandbox.trajectory import Trajectory
 from t1_jax.checkpoint.manager import load_checkpoint
-from t1_jax.data.packing import first_fit, pack, split_microbatches
+from t1_jax.data.packing import aligned, first_fit, pack, split_microbatches
 from t1_jax.data.trajectories import Document, read_trajectories, to_document
+from t1_jax.kernels.delta_rule import chunk_size
 from t1_jax.model import transformer
 from t1_jax.model.config import ModelConfig
 from t1_jax.observability.progress import progress
@@ -184,14 +185,15 @@ def _learner(
     row_length: int,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Per document: log-probs float32 [T] (entry t is of token t) and experts used int32 [T, L, K]."""
+    align = chunk_size()
     groups: dict[float, list[int]] = defaultdict(list)
     for index, temperature in enumerate(temperatures):
         groups[temperature].append(index)
     results: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for temperature, members in groups.items():
         lengths = [len(documents[index].tokens) for index in members]
-        plan = first_fit(lengths, row_length)
-        packed = pack([documents[index] for index in members], row_length=row_length, plan=plan)
+        plan = first_fit([aligned(length, align) for length in lengths], row_length)
+        packed = pack([documents[index] for index in members], row_length=row_length, plan=plan, align=align)
         rows = min(_ROWS, len(plan))
         split = split_microbatches(packed, rows, num_microbatches=-(-len(plan) // rows))
         needed = ("tokens", "segment_ids", "positions", "routed_experts")
@@ -205,7 +207,7 @@ def _learner(
                 for member in placed:
                     span = slice(start, start + lengths[member])
                     results[members[member]] = logprobs[row, span].copy(), experts[row, span].copy()
-                    start = span.stop
+                    start = aligned(span.stop, align)
     # The first token of a packed document follows another document; nothing was sampled there.
     return [results[index] for index in range(len(documents))]
 

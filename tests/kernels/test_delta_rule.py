@@ -3,7 +3,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from t1_jax.kernels.delta_rule import delta_rule_chunked, delta_rule_reference, unit_lower_inverse
+from t1_jax.kernels.delta_rule import (
+    chunk_size,
+    delta_rule_chunked,
+    delta_rule_reference,
+    delta_rule_resumed,
+    unit_lower_inverse,
+)
 
 LENGTHS = (2, 33, 70)
 
@@ -82,3 +88,21 @@ def test_gradient_of_the_inverse():
 
     gradient = jax.grad(lambda a: jnp.sum(unit_lower_inverse(a) * weights))(a)
     np.testing.assert_allclose(gradient, jax.grad(by_numpy)(a), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("pieces", [[70], [1] * 70, [3, 1, 29, 1, 1, 16, 19], [16, 16, 32, 6]])
+def test_pieces_give_the_bits_of_one_pass(pieces):
+    """The second row is five tokens shorter: they are padding in the piece that they fall in."""
+    (q, k, v, g, beta, _), segments = inputs(70, np.ones((2, 70)))
+    shape, chunk = (2, 2, 4, 3), chunk_size()
+    whole, _ = jax.jit(delta_rule_chunked)(q, k, v, g, beta, segments, jnp.zeros(shape))
+    resumed, read, start = jax.jit(delta_rule_resumed), jnp.zeros(2, jnp.int32), 0
+    pending, state, outs = jnp.zeros((2, chunk, 2 * (4 + 3 + 2))), jnp.zeros(shape), []
+    for size in pieces:
+        parts = [x[:, start : start + size] for x in (q, k, v, g, beta)]
+        count = jnp.clip(jnp.array([70, 65]) - start, 0, size)
+        out, pending, state = resumed(*parts, count, read, pending, state)
+        outs.append(out)
+        read, start = read + count, start + size
+    out = np.concatenate(outs, axis=1)
+    assert np.array_equal(out[0], whole[0]) and np.array_equal(out[1, :65], whole[1, :65])

@@ -1,0 +1,40 @@
+"""Sums in an order that no compiler changes.
+
+A compiler sums a long axis in an order of its choice, which depends on shapes and on what is fused around the
+sum; so a token's norm in decoding differs in the last bit from its norm in a packed row, and sooner or later
+a router picks another expert. Written as additions of whole arrays, the order is part of the program.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+BLOCK = 16
+
+
+def tree_sum(x: Float[Array, "... N"]) -> Float[Array, ...]:
+    """Sum of the last axis, halves onto each other until one is left."""
+    width = 1 << (x.shape[-1] - 1).bit_length()
+    x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])])
+    # What is summed is a rounded value: no product may be fused into the first addition.
+    x = jax.lax.optimization_barrier(x)
+    while x.shape[-1] > 1:
+        half = x.shape[-1] // 2
+        x = x[..., :half] + x[..., half:]
+    return x[..., 0]
+
+
+def block_sum(x: Float[Array, "... N"]) -> Float[Array, ...]:
+    """Sum of the last axis by blocks of BLOCK, one after another: zeros in whole blocks before or behind
+    change nothing, as they do for `tree_sum`.
+    """
+    x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % BLOCK)])
+    blocks = tree_sum(x.reshape(*x.shape[:-1], -1, BLOCK))
+    total, _ = jax.lax.scan(
+        lambda total, block: (total + block, None),
+        jnp.zeros_like(blocks[..., 0]),
+        jnp.moveaxis(blocks, -1, 0),
+    )
+    return total
