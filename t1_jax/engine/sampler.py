@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from t1_jax.kernels.sums import tree_sum
+from t1_jax.kernels.rounding import pinned
+from t1_jax.kernels.sums import log_probability, tree_sum
 
 _BLOCK = 64  # tokens a block in `_invert`
 
@@ -56,7 +57,8 @@ def sample(
     arg-max and tells its log-prob at temperature 1. `truncate` (static) compiles top_p and top_k in.
     """
     greedy = temperature <= 0
-    scaled = logits.astype(jnp.float32) / jnp.where(greedy, 1.0, temperature)[:, None]
+    inverse = 1.0 / jnp.where(greedy, 1.0, temperature)
+    scaled = pinned(logits.astype(jnp.float32) * inverse[:, None])
     if truncate:
         keep = truncation_mask(scaled, top_p, top_k) | greedy[:, None]
         scaled = jnp.where(keep, scaled, -jnp.inf)
@@ -70,7 +72,7 @@ def sample(
     drawn = _invert(weights, jax.vmap(uniform)(seeds, positions))
     chosen = jnp.where(greedy, jnp.argmax(scaled, axis=-1), drawn).astype(jnp.int32)
     picked = jnp.take_along_axis(scaled, chosen[:, None], axis=-1)
-    return chosen, (picked - peak)[:, 0] - jnp.log(tree_sum(weights))
+    return chosen, log_probability((picked - peak)[:, 0], tree_sum(weights))
 
 
 def _invert(weights: Float[Array, "B V"], uniform: Float[Array, " B"]) -> Int[Array, " B"]:

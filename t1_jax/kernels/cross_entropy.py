@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from t1_jax.kernels.sums import tree_sum
+from t1_jax.kernels.rounding import pinned
+from t1_jax.kernels.sums import log_probability, tree_sum
 from t1_jax.parallel.axes import SINGLE, Parallel
 
 
@@ -25,8 +26,7 @@ def token_logprobs(
     pass. On a mesh `head` is this device's columns of the vocabulary (the tensor axis); of each chunk only
     maxima and sums travel.
     """
-    # A compiler multiplies by the inverse of a constant, which rounds otherwise than the engine's division.
-    divisor = jax.lax.optimization_barrier(jnp.float32(temperature))
+    inverse = 1.0 / jnp.float32(temperature)  # a compiler would do so with a constant; the engine does
     first = parallel.rank("tensor") * head.shape[1]
     count = hidden.shape[0]
     chunk = min(chunk, count)
@@ -37,7 +37,7 @@ def token_logprobs(
     @jax.checkpoint
     def body(_, part):
         hidden, targets = part
-        logits = jnp.dot(hidden, head, preferred_element_type=jnp.float32) / divisor
+        logits = pinned(jnp.dot(hidden, head, preferred_element_type=jnp.float32) * inverse)
         return None, _statistics(logits, targets - first, parallel)
 
     _, (logprobs, entropy) = jax.lax.scan(body, None, (hidden, targets))
@@ -60,5 +60,4 @@ def _statistics(
         [tree_sum(exponentials), jnp.sum(exponentials * shifted, axis=-1), jnp.where(here, own, 0.0)]
     )
     total, weighted, target = parallel.sum(sums, "tensor")
-    log_total = jnp.log(total)
-    return target - log_total, log_total - weighted / total
+    return log_probability(target, total), jnp.log(total) - weighted / total

@@ -31,6 +31,15 @@ def _rounded_jvp(dtype: DTypeLike, primals: tuple[jax.Array], tangents: tuple[ja
     return rounded(primals[0], dtype), tangents[0].astype(dtype)
 
 
+def pinned(x: Float[Array, ...]) -> Float[Array, ...]:
+    """A float32 value as it is written to memory, less the last bit of its mantissa.
+
+    A compiler fuses a product with the sum that takes it, without rounding between, where both are in one
+    loop. What this gives it can't take apart (an optimisation barrier is gone by then on a CPU).
+    """
+    return jax.lax.reduce_precision(x, 8, 22)
+
+
 def matmul(x: Float[Array, "... D"], weight: Float[Array, "D F"]) -> Float[Array, "... F"]:
     """x @ weight, accumulated in float32 and rounded once, to x's dtype."""
     return rounded(jnp.dot(x, weight, preferred_element_type=jnp.float32), x.dtype)

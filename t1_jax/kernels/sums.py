@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from t1_jax.kernels.rounding import pinned
+
 BLOCK = 16
 
 
@@ -18,12 +20,16 @@ def tree_sum(x: Float[Array, "... N"]) -> Float[Array, ...]:
     """Sum of the last axis, halves onto each other until one is left."""
     width = 1 << (x.shape[-1] - 1).bit_length()
     x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])])
-    # What is summed is a rounded value: no product may be fused into the first addition.
-    x = jax.lax.optimization_barrier(x)
+    x = pinned(x)
     while x.shape[-1] > 1:
         half = x.shape[-1] // 2
         x = x[..., :half] + x[..., half:]
     return x[..., 0]
+
+
+def log_probability(shifted: Float[Array, ...], total: Float[Array, ...]) -> Float[Array, ...]:
+    """shifted - log(total): of an outcome with weight exp(shifted) among weights that sum to `total`."""
+    return pinned(shifted) - pinned(jnp.log(total))
 
 
 def block_sum(x: Float[Array, "... N"]) -> Float[Array, ...]:
