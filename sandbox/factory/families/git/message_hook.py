@@ -181,7 +181,7 @@ def test_examples(p):
     )
 
 
-VERDICTS = []
+VERDICTS: list = []
 
 
 def verdicts(p):

@@ -24,7 +24,7 @@ CODES = {
     "the largest of the attempts' exit codes": ("largest", max),
     "the smallest of the attempts' exit codes": ("smallest", min),
 }
-CALL = "bash /app/flaky.sh 'two  words' '*'"
+CALL = "bash /app/flaky.sh 'two words' '*'"
 # Prints, fails as the file of codes says, and notes what it saw.
 PROBE = """\
 n=$(($(cat "$1/count" 2> /dev/null || echo 0) + 1))
@@ -149,7 +149,7 @@ def play(rng, p, codes):
     return done, folder, made, code, read(p.log) if os.path.exists(at(p.log)) else ""
 
 
-PLAYS = []
+PLAYS: list = []
 
 
 def plays(p):
@@ -169,7 +169,7 @@ def play_all(rng, p):
 
 
 def test_output(p):
-    lines = [f"call {n}: two  words *" for n in (1, 2, 3)]
+    lines = [f"call {n}: two words *" for n in (1, 2, 3)]
     assert read(p.out) == "\n".join(lines[-1:] if "quiet" in p.cases else lines)
 
 
