@@ -59,7 +59,9 @@ def draw(rng, level):
         "setup": setup,
         "cancelled": level > 3,
         "window": rng.choice([0, 4]) if level > 3 else 0,
-        "cases": rng.sample([r for r in REPORTS if not setup or "`idle`" not in r], 2 + level // 2 + (level > 4)),
+        "cases": rng.sample(
+            [r for r in REPORTS if not setup or "`idle`" not in r], 2 + level // 2 + (level > 4)
+        ),
         "size": 6 + 2 * level,
     }
 

@@ -58,7 +58,11 @@ def draw(rng, level):
 
 def digest(fields, p):
     data = " ".join(COVERS[p.covers][1](*fields)).encode()
-    value = hmac.new(p.key.encode(), data, p.algorithm).hexdigest() if p.key else hashlib.new(p.algorithm, data).hexdigest()
+    value = (
+        hmac.new(p.key.encode(), data, p.algorithm).hexdigest()
+        if p.key
+        else hashlib.new(p.algorithm, data).hexdigest()
+    )
     return value[: p.short or None]
 
 

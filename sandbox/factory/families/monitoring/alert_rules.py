@@ -43,7 +43,9 @@ def draw(rng, level):
         "samples": f"{word(rng)}.csv",
         "program": f"{word(rng)}.py",
         "out": f"{word(rng)}.txt",
-        "rules": list(zip(words(rng, level + 1), rng.sample(list(CONDITIONS), min(7, level + 1)), strict=False)),
+        "rules": list(
+            zip(words(rng, level + 1), rng.sample(list(CONDITIONS), min(7, level + 1)), strict=False)
+        ),
         "x": rng.choice([60, 70, 75]),
         "hold": rng.choice([2, 3]) if level > 1 else 1,
         "clear": rng.choice([2, 3]) if level > 2 and rng.random() < 0.7 else 1,
@@ -130,7 +132,11 @@ def instruction(p):
         text += " A sample with the value nan is as if it were not there."
     if p.silenced:
         text += " At a sample with a fourth field, `silenced`, no rule holds, but its value counts as one of those before the next."
-    order = "" if "sorted by" in p.report else " Alerts are sorted by START, then metric, then rule, in byte order."
+    order = (
+        ""
+        if "sorted by" in p.report
+        else " Alerts are sorted by START, then metric, then rule, in byte order."
+    )
     shape = f"It prints {p.report}.{order}"
     return [
         f"/app/{p.samples} has samples of some metrics. {text}\n\nWrite the Python program /app/{p.program} that finds the "
@@ -148,13 +154,21 @@ def program(p):
     quiet = "" if not p.silenced else " and len(row) == 3"
     lines = ["import collections, sys", "rows = [line.strip().split(',') for line in open(sys.argv[1])]"]
     lines += ["rows.sort(key=lambda row: int(row[0]))"] if p.shuffled else []
-    lines += ["RULES = {"] + [f"    {name!r}: lambda v, h: {CONDITIONS[c][0].format(**limits)}," for name, c in p.rules] + ["}"]
+    lines += (
+        ["RULES = {"]
+        + [f"    {name!r}: lambda v, h: {CONDITIONS[c][0].format(**limits)}," for name, c in p.rules]
+        + ["}"]
+    )
     lines += ["done, past, state = [], {}, {}", "for row in rows:"]
     lines += ["    if row[2] == 'nan': continue"] if p.nan else []
     lines += ["    t, m, v = int(row[0]), row[1], int(row[2])", "    before, h = past.setdefault(m, [t, []])", "    for r, holds in RULES.items():",
               "        s = state.setdefault((m, r), {'yes': 0, 'no': 0, 'alert': None})"]  # fmt: skip
     if p.gap:
-        lines += [f"        if t - before > {p.gap}:", "            if s['alert']: s['alert'][3] = before", "            s.update(yes=0, no=0, alert=None)"]
+        lines += [
+            f"        if t - before > {p.gap}:",
+            "            if s['alert']: s['alert'][3] = before",
+            "            s.update(yes=0, no=0, alert=None)",
+        ]
     lines += [f"        if holds(v, h){quiet}:", "            s['yes'] += 1; s['no'] = 0", "            if s['alert']:", "                s['alert'][4] += 1; s['alert'][5] = max(s['alert'][5], v)",
               f"            elif s['yes'] == {p.hold}:", "                s['alert'] = [m, r, t, None, 1, v]; done.append(s['alert'])", "        else:", "            s['no'] += 1; s['yes'] = 0",
               f"            if s['alert'] and s['no'] == {p.clear}: s['alert'][3] = t; s['alert'] = None",
@@ -163,7 +177,11 @@ def program(p):
 
 
 def solution(p):
-    return [f"head -n 5 {p.samples}", put(p.program, program(p)), f"python3 {p.program} {p.samples} > {p.out}; head {p.out}"]
+    return [
+        f"head -n 5 {p.samples}",
+        put(p.program, program(p)),
+        f"python3 {p.program} {p.samples} > {p.out}; head {p.out}",
+    ]
 
 
 def lazy(p):

@@ -53,7 +53,9 @@ def draw(rng, level):
         "decider": rng.choice(list(DECIDERS)[: 2 + level]),
         "report": rng.choice(list(REPORTS)),
         "default": rng.choice(["allow", "deny"]),
-        "order": rng.sample(["ACTION", "PROTO", "SOURCE", "TARGET", "PORTS"], 5) if level > 1 else ["ACTION", "PROTO", "SOURCE", "TARGET", "PORTS"],
+        "order": rng.sample(["ACTION", "PROTO", "SOURCE", "TARGET", "PORTS"], 5)
+        if level > 1
+        else ["ACTION", "PROTO", "SOURCE", "TARGET", "PORTS"],
         "any": rng.random() < 0.6,
         "comments": level > 2 and rng.random() < 0.6,
         "groups": level > 3,
@@ -64,7 +66,11 @@ def draw(rng, level):
 
 def network(rng):
     bits = rng.choice([0, 8, 16, 24, 28, 32])
-    value = number(f"10.{rng.randint(0, 2)}.{rng.randint(0, 2)}.{rng.randint(0, 40)}") >> (32 - bits) << (32 - bits)
+    value = (
+        number(f"10.{rng.randint(0, 2)}.{rng.randint(0, 2)}.{rng.randint(0, 40)}")
+        >> (32 - bits)
+        << (32 - bits)
+    )
     return ".".join(str(value >> shift & 255) for shift in (24, 16, 8, 0)) + f"/{bits}"
 
 
@@ -87,11 +93,15 @@ def data(rng, p):
             parts["SOURCE"] = rng.choice(names)
         if p.comments and rng.random() < 0.3:
             lines.append(rng.choice(["", f"# {word(rng)}"]))
-        lines.append(("! " if p.disabled and rng.random() < 0.2 else "") + " ".join(parts[name] for name in p.order))
+        lines.append(
+            ("! " if p.disabled and rng.random() < 0.2 else "") + " ".join(parts[name] for name in p.order)
+        )
     seen = []
     for _ in range(3 * p.count):
         ends = [f"10.{rng.randint(0, 2)}.{rng.randint(0, 2)}.{rng.randint(0, 40)}" for _ in range(2)]
-        seen.append(f"{ends[0]} {ends[1]} {rng.choice([22, 80, 443, 1050, 8000, 8001, 9500])} {rng.choice(['tcp', 'udp'])}")
+        seen.append(
+            f"{ends[0]} {ends[1]} {rng.choice([22, 80, 443, 1050, 8000, 8001, 9500])} {rng.choice(['tcp', 'udp'])}"
+        )
     return "\n".join(lines) + "\n", "\n".join(seen) + "\n"
 
 
@@ -116,21 +126,40 @@ def judged(rules, seen, p):
         sources = groups.get(r["SOURCE"], [r["SOURCE"]])
         low, _, high = ("1-65535" if r["PORTS"] == "any" else r["PORTS"]).partition("-")
         nets = {"from": [net(s) for s in sources], "to": net(r["TARGET"])}
-        made.append({"line": place, "off": r["off"], "action": r["ACTION"], "proto": r["PROTO"], "ports": range(int(low), int(high or low) + 1), **nets})
+        made.append(
+            {
+                "line": place,
+                "off": r["off"],
+                "action": r["ACTION"],
+                "proto": r["PROTO"],
+                "ports": range(int(low), int(high or low) + 1),
+                **nets,
+            }
+        )
     done = []
     for line, text in enumerate(seen.splitlines(), 1):
         source, target, port, proto = text.split()
         fits = []
         for r in made:
             for origin in r["from"]:
-                if not r["off"] and r["proto"] in (proto, "any") and int(port) in r["ports"] and inside(source, origin) and inside(target, r["to"]):
+                if (
+                    not r["off"]
+                    and r["proto"] in (proto, "any")
+                    and int(port) in r["ports"]
+                    and inside(source, origin)
+                    and inside(target, r["to"])
+                ):
                     fits.append(r | {"from": origin})
         chosen = DECIDERS[p.decider][1](fits) if fits else {"action": p.default, "line": 0}
         done.append((line, source, target, port, proto, chosen["action"], chosen["line"]))
     if REPORTS[p.report][1]:
         return REPORTS[p.report][1](done)
     counts = {r["line"]: sum(c[6] == r["line"] for c in done) for r in made if not r["off"]}
-    return [str(k) for k, n in counts.items() if not n] if p.report.startswith("the numbers") else [f"{k} {n}" for k, n in counts.items()]
+    return (
+        [str(k) for k, n in counts.items() if not n]
+        if p.report.startswith("the numbers")
+        else [f"{k} {n}" for k, n in counts.items()]
+    )
 
 
 def net(text):
@@ -174,20 +203,45 @@ def program(p):
     any_of = {"SOURCE": "'0.0.0.0/0'", "TARGET": "'0.0.0.0/0'", "PORTS": "'1-65535'"}
     value = {k: (f"({v} if {at_[k]} == 'any' else {at_[k]})" if p.any else at_[k]) for k, v in any_of.items()}
     proto = "r[2] in (proto, 'any')" if p.any else "r[2] == proto"
-    lines = ["import collections, sys", "from ipaddress import ip_address, ip_network", "rules, parts, done, n = [], [], [], 0"]
+    lines = [
+        "import collections, sys",
+        "from ipaddress import ip_address, ip_network",
+        "rules, parts, done, n = [], [], [], 0",
+    ]
     lines += ["groups = {}"] if p.groups else []
     lines += ["for line in open(sys.argv[1]):", "    line = line.rstrip('\\n')"]
     lines += ["    if not line or line.startswith('#'): continue"] if p.comments else []
     if p.groups:
-        lines += ["    if line.startswith('@'):", "        name, nets = line.split(' = ')", "        groups[name] = nets.split(', ')", "        continue"]
+        lines += [
+            "    if line.startswith('@'):",
+            "        name, nets = line.split(' = ')",
+            "        groups[name] = nets.split(', ')",
+            "        continue",
+        ]
     lines += ["    n += 1"]
     lines += ["    if line.startswith('! '): continue"] if p.disabled else []
     lines += ["    f = line.split()", f"    ports = {value['PORTS']}.split('-')"]
-    lines += [f"    for s in groups.get({at_['SOURCE']}, [{value['SOURCE']}]):" if p.groups else f"    for s in [{value['SOURCE']}]:"]
-    lines += [f"        parts.append([n, {at_['ACTION']}, {at_['PROTO']}, ip_network(s), ip_network({value['TARGET']}), int(ports[0]), int(ports[-1])])"]
-    lines += ["    rules.append(parts[-1])", "for l, line in enumerate(open(sys.argv[2]), 1):", "    source, target, port, proto = line.split()"]
-    lines += [f"    fits = [r for r in parts if {proto} and r[5] <= int(port) <= r[6] and ip_address(source) in r[3] and ip_address(target) in r[4]]"]
-    lines += [f"    r = {DECIDERS[p.decider][0]} if fits else [0, {p.default!r}]", "    done.append([l, source, target, port, proto, r[1], r[0]])", REPORTS[p.report][0]]
+    lines += [
+        f"    for s in groups.get({at_['SOURCE']}, [{value['SOURCE']}]):"
+        if p.groups
+        else f"    for s in [{value['SOURCE']}]:"
+    ]
+    lines += [
+        f"        parts.append([n, {at_['ACTION']}, {at_['PROTO']}, ip_network(s), ip_network({value['TARGET']}), int(ports[0]), int(ports[-1])])"
+    ]
+    lines += [
+        "    rules.append(parts[-1])",
+        "for l, line in enumerate(open(sys.argv[2]), 1):",
+        "    source, target, port, proto = line.split()",
+    ]
+    lines += [
+        f"    fits = [r for r in parts if {proto} and r[5] <= int(port) <= r[6] and ip_address(source) in r[3] and ip_address(target) in r[4]]"
+    ]
+    lines += [
+        f"    r = {DECIDERS[p.decider][0]} if fits else [0, {p.default!r}]",
+        "    done.append([l, source, target, port, proto, r[1], r[0]])",
+        REPORTS[p.report][0],
+    ]
     return "\n".join(lines)
 
 
@@ -206,7 +260,9 @@ def lazy(p):
 def simulated(rng, p):
     rules, seen = data(rng, p)
     top = scratch({"next.rules": rules, "next.txt": seen})
-    return output("python3", at(p.program), f"{top}/next.rules", f"{top}/next.txt") == "\n".join(judged(rules, seen, p))
+    return output("python3", at(p.program), f"{top}/next.rules", f"{top}/next.txt") == "\n".join(
+        judged(rules, seen, p)
+    )
 
 
 def test_report(p):
@@ -223,4 +279,6 @@ def test_hidden_connections(p):
     rng = hidden(p)
     rules, seen = data(given(p), p)[0], data(rng, p)[1]
     top = scratch({"next.txt": seen})
-    assert output("python3", at(p.program), at(p.rules), f"{top}/next.txt") == "\n".join(judged(rules, seen, p))
+    assert output("python3", at(p.program), at(p.rules), f"{top}/next.txt") == "\n".join(
+        judged(rules, seen, p)
+    )

@@ -70,11 +70,14 @@ def draw(rng, level):
 
 def stock(rng, count):
     ids, towns = rng.sample(range(1, 900), count), words(rng, 4, PLACES)
-    return [{"id": i, "name": word(rng, PEOPLE), "city": rng.choice(towns), "amount": rng.randint(1, 999)} for i in ids]
+    return [
+        {"id": i, "name": word(rng, PEOPLE), "city": rng.choice(towns), "amount": rng.randint(1, 999)}
+        for i in ids
+    ]
 
 
 # The service, as the environment has it and as the tests start it: python3 FILE PORT ITEMS OPTIONS.
-SERVICE = r'''import gzip, json, sys
+SERVICE = r"""import gzip, json, sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -149,17 +152,24 @@ class Service(BaseHTTPRequestHandler):
 
 
 ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Service).serve_forever()
-'''
+"""
 
 
 def options(p, token):
     shape = dict(zip(BODIES, ("list", "object", "lines", "csv"), strict=True))[p.body]
-    return json.dumps({"size": p.size, "quirks": p.quirks, "paging": p.paging, "body": shape, "key": p.key, "token": token})
+    return json.dumps(
+        {"size": p.size, "quirks": p.quirks, "paging": p.paging, "body": shape, "key": p.key, "token": token}
+    )
 
 
 def files(rng, p):
     items, token = stock(rng, 17), f"t{rng.randint(10**8, 10**9)}"
-    return {p.server: SERVICE, "items.json": json.dumps(items), "options.json": options(p, token), "key.txt": p.key + "\n"}
+    return {
+        p.server: SERVICE,
+        "items.json": json.dumps(items),
+        "options.json": options(p, token),
+        "key.txt": p.key + "\n",
+    }
 
 
 def instruction(p):
@@ -185,7 +195,11 @@ def instruction(p):
 def program(p):
     _, first, onward = PAGINGS[p.paging]
     has = p.quirks.__contains__
-    lines = ["import gzip, json, sys, time, urllib.error, urllib.request", "base, headers = sys.argv[1].rstrip('/'), {}", "def get(path, data=None):"]
+    lines = [
+        "import gzip, json, sys, time, urllib.error, urllib.request",
+        "base, headers = sys.argv[1].rstrip('/'), {}",
+        "def get(path, data=None):",
+    ]
     if has("busy"):
         lines += ["    while True:", "        try:", "            return urllib.request.urlopen(urllib.request.Request(base + path, data, headers))",
                   "        except urllib.error.HTTPError as e:", "            if e.code != 503: raise", "            time.sleep(int(e.headers['Retry-After']) / 1000)"]  # fmt: skip
@@ -196,11 +210,19 @@ def program(p):
     if has("version"):
         lines += ["headers['Accept'] = 'application/vnd.items.v2'"]
     if has("token"):
-        lines += ["headers['Authorization'] = 'Bearer ' + get('/login', open('/app/key.txt', 'rb').read()).read().decode()"]
+        lines += [
+            "headers['Authorization'] = 'Bearer ' + get('/login', open('/app/key.txt', 'rb').read()).read().decode()"
+        ]
     lines += [f"found, page, url = [], 1, {first}", "while url:", "    r = get(url)", "    body = r.read()"]
     if has("gzip"):
         lines += ["    if r.headers.get('Content-Encoding') == 'gzip': body = gzip.decompress(body)"]
-    lines += ["    body = body.decode()", f"    items = {BODIES[p.body][0]}", "    found += items", f"    {onward}", REPORTS[p.report][0]]
+    lines += [
+        "    body = body.decode()",
+        f"    items = {BODIES[p.body][0]}",
+        "    found += items",
+        f"    {onward}",
+        REPORTS[p.report][0],
+    ]
     return "\n".join(lines)
 
 
@@ -230,11 +252,19 @@ def collected(p, rng, count):
 
     assert os.path.isfile(at(p.client)), "there is no client"
     items = stock(rng, count)
-    top = scratch({"service.py": SERVICE, "items.json": json.dumps(items), "options.json": options(p, f"t{rng.randint(1, 10**9)}")})
+    top = scratch(
+        {
+            "service.py": SERVICE,
+            "items.json": json.dumps(items),
+            "options.json": options(p, f"t{rng.randint(1, 10**9)}"),
+        }
+    )
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    service = subprocess.Popen(["python3", "service.py", str(port), "items.json", "options.json"], cwd=top, stderr=subprocess.DEVNULL)
+    service = subprocess.Popen(
+        ["python3", "service.py", str(port), "items.json", "options.json"], cwd=top, stderr=subprocess.DEVNULL
+    )
     try:
         for _ in range(400):
             try:

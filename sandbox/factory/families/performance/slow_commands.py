@@ -4,7 +4,7 @@ Hard: each command needs another idea (a set, a sum carried along, a heap, memor
 results may change.
 """
 
-from sandbox.factory.kit import at, hidden, output, raw, swap, word, words
+from sandbox.factory.kit import at, hidden, output, raw, swap, word
 
 SKILLS = ("performance", "Python", "algorithms", "data structures")
 

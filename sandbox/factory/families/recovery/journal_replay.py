@@ -73,7 +73,9 @@ def journal(rng, p):
             open_.append(str(last))
             lines.append(f"{last} BEGIN")
         elif choice < 0.3:
-            lines.append(f"{open_.pop(rng.randrange(len(open_)))} {rng.choice(['COMMIT', 'COMMIT', 'ABORT']) if p.abort else 'COMMIT'}")
+            lines.append(
+                f"{open_.pop(rng.randrange(len(open_)))} {rng.choice(['COMMIT', 'COMMIT', 'ABORT']) if p.abort else 'COMMIT'}"
+            )
         elif p.savepoint and choice < 0.4:
             lines.append(f"{rng.choice(open_)} {rng.choice(['MARK', 'BACK'])}")
         elif p.checkpoint and choice < 0.45:
@@ -174,24 +176,44 @@ def program(p):
         lines += ["logs, marks = {}, {}", "for n, name, *rest in lines:"]
         lines += ["    if name == 'EMPTY': s.clear(); continue"] if p.checkpoint else []
         lines += ["    if name == 'BEGIN': logs[n], marks[n] = [], 0; begun.add(n)"]
-        lines += ["    elif name == 'COMMIT':", "        kept.add(n)", "        for op in logs[n]: apply(*op)"]
+        lines += [
+            "    elif name == 'COMMIT':",
+            "        kept.add(n)",
+            "        for op in logs[n]: apply(*op)",
+        ]
         lines += ["    elif name == 'ABORT': pass"] if p.abort else []
-        lines += ["    elif name == 'MARK': marks[n] = len(logs[n])", "    elif name == 'BACK': del logs[n][marks[n]:]"] if p.savepoint else []
+        lines += (
+            [
+                "    elif name == 'MARK': marks[n] = len(logs[n])",
+                "    elif name == 'BACK': del logs[n][marks[n]:]",
+            ]
+            if p.savepoint
+            else []
+        )
         lines += ["    else: logs[n].append([name, *rest])"]
     else:
-        lines += ["begun = {l[0] for l in lines if l[1] == 'BEGIN'}", "kept = {l[0] for l in lines if l[1] == 'COMMIT'}"]
+        lines += [
+            "begun = {l[0] for l in lines if l[1] == 'BEGIN'}",
+            "kept = {l[0] for l in lines if l[1] == 'COMMIT'}",
+        ]
         if p.savepoint:
             lines += ["logs, marks, gone = {}, {}, set()", "for i, (n, name, *_) in enumerate(lines):", "    log = logs.setdefault(n, [])",
                       "    if name == 'MARK': marks[n] = len(log)", "    elif name == 'BACK':", "        gone.update(log[marks.get(n, 0):])", "        del log[marks.get(n, 0):]",
                       "    else: log.append(i)"]  # fmt: skip
         lines += ["for i, (n, name, *rest) in enumerate(lines):"]
         lines += ["    if name == 'EMPTY': s.clear()"] if p.checkpoint else []
-        lines += [f"    if n in kept and name in {p.operations!r}{' and i not in gone' if p.savepoint else ''}: apply(name, *rest)"]
+        lines += [
+            f"    if n in kept and name in {p.operations!r}{' and i not in gone' if p.savepoint else ''}: apply(name, *rest)"
+        ]
     return "\n".join([*lines, REPORTS[p.report][0]])
 
 
 def solution(p):
-    return [f"head {p.journal}", put(p.program, program(p)), f"python3 {p.program} {p.journal} > {p.out}; cat {p.out}"]
+    return [
+        f"head {p.journal}",
+        put(p.program, program(p)),
+        f"python3 {p.program} {p.journal} > {p.out}; cat {p.out}",
+    ]
 
 
 def lazy(p):

@@ -3,6 +3,8 @@
 Hard: windows of time slide, a success ends a row of failures, and lines of several shapes mean the same.
 """
 
+from itertools import pairwise
+
 from sandbox.factory.kit import PEOPLE, at, given, hidden, output, put, read, scratch, word, words
 
 SKILLS = ("log analysis", "security", "Python", "sliding windows", "regular expressions")
@@ -44,8 +46,14 @@ FINDINGS = {
 }  # fmt: skip
 SKIPPED = {
     "": ("", lambda a: False),
-    "Lines with addresses that begin with 10. count for nothing.": ("a.startswith('10.')", lambda a: a[:3] == "10."),
-    "Lines with addresses that begin with 192.168. count for nothing.": ("a.startswith('192.168.')", lambda a: a[:8] == "192.168."),
+    "Lines with addresses that begin with 10. count for nothing.": (
+        "a.startswith('10.')",
+        lambda a: a[:3] == "10.",
+    ),
+    "Lines with addresses that begin with 192.168. count for nothing.": (
+        "a.startswith('192.168.')",
+        lambda a: a[:8] == "192.168.",
+    ),
 }
 
 
@@ -58,7 +66,7 @@ def streak(log, user, address):
 
 
 def hops(logins, seconds):
-    return any(b[0] - a[0] <= seconds and a[3] != b[3] for a, b in zip(logins, logins[1:], strict=False))
+    return any(b[0] - a[0] <= seconds and a[3] != b[3] for a, b in pairwise(logins))
 
 
 def draw(rng, level):
@@ -80,7 +88,10 @@ def draw(rng, level):
 
 def log(rng, p):
     users = words(rng, 6, PEOPLE)
-    addresses = [f"{rng.choice(['10.0', '192.168', '203.0'])}.{rng.randint(1, 9)}.{rng.randint(1, 99)}" for _ in range(7)]
+    addresses = [
+        f"{rng.choice(['10.0', '192.168', '203.0'])}.{rng.randint(1, 9)}.{rng.randint(1, 99)}"
+        for _ in range(7)
+    ]
     lines, clock, user, address = [], rng.randint(2, 5) * 3600, users[0], addresses[0]
     for _ in range(p.size):
         clock += rng.choice([1, 4, 15, 40, 300, 900])
@@ -91,9 +102,13 @@ def log(rng, p):
         time = f"{clock // 3600 % 24:02}:{clock // 60 % 60:02}:{clock % 60:02}"
         if clock >= 86400:
             break
-        lines.append(f"{time} gate sshd[{rng.randint(100, 999)}]: {shape.replace('USER', name).replace('ADDRESS', address)}")
+        lines.append(
+            f"{time} gate sshd[{rng.randint(100, 999)}]: {shape.replace('USER', name).replace('ADDRESS', address)}"
+        )
         if rng.random() < 0.2:
-            lines.append(f"{time} gate cron[{rng.randint(100, 999)}]: session opened for user {word(rng, PEOPLE)}")
+            lines.append(
+                f"{time} gate cron[{rng.randint(100, 999)}]: session opened for user {word(rng, PEOPLE)}"
+            )
         if p.repeated and rng.random() < 0.15:
             lines.append(f"{time} gate last message repeated {rng.randint(1, 3)} times")
     return "\n".join(lines) + "\n"
@@ -162,7 +177,12 @@ def program(p):
              "good = re.compile(r'sshd.*: Accepted password for (?P<u>\\S+) from (?P<a>\\S+)$')", "for line in open(sys.argv[1]):",
              "    t = sum(int(x) * f for x, f in zip(line[:8].split(':'), (3600, 60, 1)))"]  # fmt: skip
     if p.repeated:
-        lines += ["    again = re.search('last message repeated ([0-9]+) times', line)", "    if again:", "        log += [last] * int(again[1]) if last else []", "        continue"]
+        lines += [
+            "    again = re.search('last message repeated ([0-9]+) times', line)",
+            "    if again:",
+            "        log += [last] * int(again[1]) if last else []",
+            "        continue",
+        ]
     lines += ["    ok, fail, last = good.search(line), bad.search(line), None", "    if not ok and not fail: continue",
               "    g = (ok or fail).groupdict()", "    u = next(v for k, v in g.items() if k[0] == 'u' and v)", "    a = next(v for k, v in g.items() if k[0] == 'a' and v)"]  # fmt: skip
     lines += ["    u = u.lower()"] if p.lower else []
@@ -174,7 +194,11 @@ def program(p):
 
 
 def solution(p):
-    return [f"head -n 5 {p.log}", put(p.program, program(p)), f"python3 {p.program} {p.log} > {p.out}; cat {p.out}"]
+    return [
+        f"head -n 5 {p.log}",
+        put(p.program, program(p)),
+        f"python3 {p.program} {p.log} > {p.out}; cat {p.out}",
+    ]
 
 
 def lazy(p):
@@ -197,4 +221,6 @@ def test_hidden_finding(p, case):
 
 def test_hidden_report(p):
     text = log(hidden(p), p)
-    assert output("python3", at(p.program), scratch({"next.log": text}) + "/next.log") == "\n".join(report(text, p))
+    assert output("python3", at(p.program), scratch({"next.log": text}) + "/next.log") == "\n".join(
+        report(text, p)
+    )

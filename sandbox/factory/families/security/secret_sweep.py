@@ -22,9 +22,15 @@ KINDS = {
 }  # fmt: skip
 SKIPS = {
     "": ("", lambda path, line: False),
-    "Lines that hold the text `nosecret` are left alone.": ("/nosecret/!", lambda path, line: "nosecret" in line),
+    "Lines that hold the text `nosecret` are left alone.": (
+        "/nosecret/!",
+        lambda path, line: "nosecret" in line,
+    ),
     "Lines whose first character is # are left alone.": ("/^#/!", lambda path, line: line.startswith("#")),
-    "Lines with the word EXAMPLE (in upper case) anywhere are left alone.": ("/EXAMPLE/!", lambda path, line: "EXAMPLE" in line),
+    "Lines with the word EXAMPLE (in upper case) anywhere are left alone.": (
+        "/EXAMPLE/!",
+        lambda path, line: "EXAMPLE" in line,
+    ),
 }
 SKIPPED = {
     "": ("", lambda path: False),
@@ -85,10 +91,22 @@ def sources(rng, p):
         lines = []
         for _ in range(rng.randint(3, 9)):
             kind = rng.choice(p.kinds)
-            middle = rng.choice([word(rng), word(rng), secret(rng, kind), near_miss(rng, kind), f"{secret(rng, kind)} {secret(rng, rng.choice(p.kinds))}"])
+            middle = rng.choice(
+                [
+                    word(rng),
+                    word(rng),
+                    secret(rng, kind),
+                    near_miss(rng, kind),
+                    f"{secret(rng, kind)} {secret(rng, rng.choice(p.kinds))}",
+                ]
+            )
             line = f"{rng.choice(['', '', '# ', 'x = '])}{word(rng)} {middle} {rng.choice(['', '', 'nosecret', 'EXAMPLE', word(rng)])}"
             lines.append(line.rstrip())
-        path = rng.choice(["", "src/", "src/vendor/", "etc/", "vendor/"]) + noun + rng.choice([".py", ".conf", ".lock", ".md"])
+        path = (
+            rng.choice(["", "src/", "src/vendor/", "etc/", "vendor/"])
+            + noun
+            + rng.choice([".py", ".conf", ".lock", ".md"])
+        )
         found[path] = "\n".join(lines) + "\n"
     return found
 
@@ -138,14 +156,24 @@ def program(p):
         step = f"s~{KINDS[kind][1]}~\\1{p.mask}\\3~g"
         step = f"{{ {step}; {step} }}" if kind == "access" else step
         steps.append(f"{guard} {step}".strip())
-    walk = f"find . -type f {SKIPPED[p.skipped][0]} -printf '%P\\n' | LC_ALL=C sort | while IFS= read -r f; do"
+    walk = (
+        f"find . -type f {SKIPPED[p.skipped][0]} -printf '%P\\n' | LC_ALL=C sort | while IFS= read -r f; do"
+    )
     lines = ["#!/bin/bash", 'cd "$1" || exit 1', "old=$(mktemp); hits=$(mktemp)", walk]
     if p.list.startswith("PATH:LINE:KIND"):
         for kind, step in zip(p.kinds, steps, strict=True):
-            lines += ['  cp "$f" $old', f"  sed -E -i '{step}' \"$f\"", f'  cmp -s "$f" $old || diff --unchanged-line-format= --old-line-format= --new-line-format="$f:%dn:{kind}"$\'\\n\' $old "$f"']
+            lines += [
+                '  cp "$f" $old',
+                f"  sed -E -i '{step}' \"$f\"",
+                f'  cmp -s "$f" $old || diff --unchanged-line-format= --old-line-format= --new-line-format="$f:%dn:{kind}"$\'\\n\' $old "$f"',
+            ]
         return "\n".join([*lines, "done | LC_ALL=C sort"])
     script = " ".join(f"-e '{step}'" for step in steps)
-    lines += ['  cp "$f" $old', f'  sed -E -i {script} "$f"', "  diff --unchanged-line-format= --old-line-format= --new-line-format=$'%dn\\n' $old \"$f\" > $hits"]
+    lines += [
+        '  cp "$f" $old',
+        f'  sed -E -i {script} "$f"',
+        "  diff --unchanged-line-format= --old-line-format= --new-line-format=$'%dn\\n' $old \"$f\" > $hits",
+    ]
     if p.list.startswith("PATH COUNT"):
         lines += ['  [ -s $hits ] && echo "$f $(wc -l < $hits)"']
     else:
@@ -179,7 +207,11 @@ def sweep(p):
     sources(rng, p)
     texts = sources(rng, p)
     top = scratch(texts)
-    return output("bash", at(p.script), top), {path: data.decode() for path, data in tree(top).items()}, swept(texts, p)
+    return (
+        output("bash", at(p.script), top),
+        {path: data.decode() for path, data in tree(top).items()},
+        swept(texts, p),
+    )
 
 
 def test_hidden_list(p):

@@ -96,7 +96,10 @@ def draw(rng, level):
 
 def rows(rng, p):
     """Table -> rows; the first of staff and of visits cover what a step may meet."""
-    names = [f"{a.capitalize()} {b.capitalize()}" for a, b in zip(words(rng, p.size, PEOPLE), words(rng, p.size), strict=True)]
+    names = [
+        f"{a.capitalize()} {b.capitalize()}"
+        for a, b in zip(words(rng, p.size, PEOPLE), words(rng, p.size), strict=True)
+    ]
     towns = words(rng, 4, PLACES)
     staff = [
         {"id": i, "name": name, "city": rng.choice(towns), "cents": rng.randrange(150000, 400000),
