@@ -114,7 +114,7 @@ def judged(rules, seen, p):
     """The report's lines."""
     groups, parsed = {}, []
     for line in rules.splitlines():
-        if line.startswith("@"):
+        if " = " in line:
             name, _, nets = line.partition(" = ")
             groups[name] = nets.split(", ")
         elif line and line[0] not in "#":
@@ -213,7 +213,7 @@ def program(p):
     lines += ["    if not line or line.startswith('#'): continue"] if p.comments else []
     if p.groups:
         lines += [
-            "    if line.startswith('@'):",
+            "    if ' = ' in line:",
             "        name, nets = line.split(' = ')",
             "        groups[name] = nets.split(', ')",
             "        continue",
