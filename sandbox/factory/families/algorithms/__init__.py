@@ -1,0 +1,1 @@
+"""Algorithms, simulation and numbers."""

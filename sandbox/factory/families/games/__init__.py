@@ -1,0 +1,1 @@
+"""Games and puzzles of files."""

@@ -1,0 +1,1 @@
+"""Programs and queries that are too slow."""
