@@ -63,30 +63,46 @@ def evaluate(options: argparse.Namespace, overrides: list[str]) -> None:
     """Play a folder of tasks with an agent and report rewards with intervals."""
     from sandbox.evaluate import EvalConfig
     from sandbox.evaluate import evaluate as run
+    from sandbox.summary_table import print_summary
+    from t1_jax.observability.evaluation import write_evaluation
 
     if overrides[:1] == ["compare"]:
         compare(overrides[1:])
         return
-    renamed = {"--engine": "--engine_url"}
-    config = load_config(EvalConfig, options.config, [renamed.get(word, word) for word in overrides])
+    config = load_config(EvalConfig, options.config, [_field(word) for word in overrides])
     result = run(config)
+    print_summary(result)
+    if config.out:
+        write_evaluation(result, Path(config.out).with_suffix(".html"))
     print(json.dumps({key: result[key] for key in ("mean_reward", "mean_reward_ci95", "solved", "errors")}))
+
+
+def _field(word: str) -> str:
+    """`--engine URL` is the field engine_url, and dashes may stand for a field's underscores."""
+    if not word.startswith("--"):
+        return word
+    name, equals, value = word.partition("=")
+    name = "--engine_url" if name == "--engine" else "--" + name[2:].replace("-", "_")
+    return name + equals + value
 
 
 def compare(words: Sequence[str]) -> None:
     """`eval compare A.json B.json`: the paired difference B - A."""
-    from sandbox.evaluate import compare as run
+    from sandbox.statistics import compare as run
+    from t1_jax.observability.evaluation import write_comparison
 
     parser = _parser("eval compare", "The paired difference of two evaluations, second minus first.")
     parser.add_argument("first", type=Path)
     parser.add_argument("second", type=Path)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="JSON; a page with plots is written beside it, as .html")
     options = parser.parse_args(words)
-    result = run(options.first, options.second)
     if options.out:
         require_writable(options.out)
+    result = run(options.first, options.second)
+    if options.out:
         write_json(options.out, result)
-    print(json.dumps(result, indent=2))
+        write_comparison(result, options.first.stem, options.second.stem, options.out.with_suffix(".html"))
+    print(json.dumps({key: value for key, value in result.items() if key != "per_task"}, indent=2))
 
 
 def tasks(options: argparse.Namespace, words: list[str]) -> int | None:
