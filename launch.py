@@ -106,9 +106,10 @@ def compare(words: Sequence[str]) -> None:
 
 
 def tasks(options: argparse.Namespace, words: list[str]) -> int | None:
-    """Build, check and demonstrate tasks: `tasks build | check | tokenizer | notes | demonstrate`."""
+    """Build, import, check and demonstrate tasks: `tasks build | import | check | demonstrate | ...`."""
     commands = {
         "build": tasks_build,
+        "import": tasks_import,
         "check": tasks_check,
         "tokenizer": tasks_tokenizer,
         "notes": tasks_notes,
@@ -156,6 +157,19 @@ def tasks_build(words: Sequence[str]) -> None:
         names=options.families, areas=options.areas, levels=options.levels or (1, 2, 3, 4, 5),
     )  # fmt: skip
     print(json.dumps({key: manifest[key] for key in ("count", "refused", "exhausted")}))
+
+
+def tasks_import(words: Sequence[str]) -> None:
+    """Import public tasks: Harbor folders (Terminal-Bench 2 too) as they are, Terminal-Bench 1 converted."""
+    from sandbox.importing import import_tasks
+
+    parser = _parser("tasks import", tasks_import.__doc__)
+    parser.add_argument("source", type=Path, help="a folder that holds tasks, or one task")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(words)
+    require_writable(options.out, folder=True)
+    report = import_tasks(options.source, options.out)
+    print(json.dumps({"imported": len(report.imported), "refused": report.refused}, indent=2))
 
 
 def tasks_check(words: Sequence[str]) -> int:
