@@ -234,17 +234,19 @@ def tasks_notes(words: Sequence[str]) -> None:
 
 
 def tasks_demonstrate(words: Sequence[str]) -> None:
-    """Play solutions through the agent loop into SFT trajectories."""
+    """Play solutions through the agent loop into SFT trajectories, or import recorded conversations."""
     from sandbox.agent import SYSTEM_PROMPT, EpisodeLimits
     from sandbox.backends import BACKENDS
+    from sandbox.conversations import import_conversations
     from sandbox.demonstrate import demonstrate
     from sandbox.task import load_tasks
+    from sandbox.trajectory import write_frames
     from sandbox.transcript import ChatFormat
     from t1_jax.config import build as build_config
     from t1_jax.config import parse_overrides
 
     parser = _parser("tasks demonstrate", tasks_demonstrate.__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, help="of tasks; or a file of ATIF or chat JSON lines to import")
     parser.add_argument(
         "--chat", type=Path, required=True, help="folder with tokenizer.json and chat_template.jinja"
     )
@@ -256,16 +258,27 @@ def tasks_demonstrate(words: Sequence[str]) -> None:
     parser.add_argument("--system-prompt", default=SYSTEM_PROMPT)
     options, rest = parser.parse_known_args(words)
     require_writable(options.out)
-    limits = {key.removeprefix("limits."): value for key, value in parse_overrides(rest)}
+    overrides = {key.removeprefix("limits."): value for key, value in parse_overrides(rest)}
+    limits = build_config(EpisodeLimits, overrides, "command line", "limits.")
+    chat = ChatFormat.load(options.chat)
+    if options.folder.is_file():
+        records, reasons = import_conversations(
+            options.folder, chat, system_prompt=options.system_prompt,
+            observation_tokens=limits.observation_tokens, max_context=limits.max_context,
+        )  # fmt: skip
+        write_whole(options.out, write_frames(records))
+        tokens = sum(len(record.tokens) for record in records)
+        print(json.dumps({"kept": len(records), "tokens": tokens, "left_out": reasons}))
+        return
     report = demonstrate(
         load_tasks(options.folder),
-        ChatFormat.load(options.chat),
+        chat,
         BACKENDS[options.backend],
         options.out,
         seed=options.seed,
         recovery_fraction=options.recovery_fraction,
         concurrency=options.jobs,
-        limits=build_config(EpisodeLimits, limits, "command line", "limits."),
+        limits=limits,
         system_prompt=options.system_prompt,
     )
     print(json.dumps({"kept": report.kept, "recoveries": report.recoveries, "tokens": report.tokens,
