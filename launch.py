@@ -110,6 +110,7 @@ def tasks(options: argparse.Namespace, words: list[str]) -> int | None:
     commands = {
         "build": tasks_build,
         "import": tasks_import,
+        "synthesize": tasks_synthesize,
         "check": tasks_check,
         "tokenizer": tasks_tokenizer,
         "notes": tasks_notes,
@@ -170,6 +171,35 @@ def tasks_import(words: Sequence[str]) -> None:
     require_writable(options.out, folder=True)
     report = import_tasks(options.source, options.out)
     print(json.dumps({"imported": len(report.imported), "refused": report.refused}, indent=2))
+
+
+def tasks_synthesize(words: Sequence[str]) -> None:
+    """Have a model behind an OpenAI-compatible URL write tasks; those that pass `tasks check` enter."""
+    from sandbox.backends import BACKENDS
+    from sandbox.chat_client import ChatClient
+    from sandbox.factory import families
+    from sandbox.synthesize import synthesize
+
+    parser = _parser("tasks synthesize", tasks_synthesize.__doc__)
+    parser.add_argument("--engine", required=True, help="URL; the key is read from OPENAI_API_KEY")
+    parser.add_argument("--model", help="default: the first that the URL lists")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--areas", type=_names, help="comma-separated; default: those of the families")
+    parser.add_argument("--backend", choices=sorted(BACKENDS), default="bubblewrap")
+    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--repairs", type=int, default=1, help="how often a draft is shown its problems")
+    options = parser.parse_args(words)
+    require_writable(options.out, folder=True)
+    backend = BACKENDS[options.backend]
+    backend.check()
+    report = synthesize(
+        ChatClient(options.engine, model=options.model), backend, options.out, options.count,
+        areas=options.areas or sorted({family.area for family in families().values()}),
+        seed=options.seed, jobs=options.jobs, repairs=options.repairs,
+    )  # fmt: skip
+    print(json.dumps(vars(report)))
 
 
 def tasks_check(words: Sequence[str]) -> int:
