@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 MOST_TASKS = 40
 """Tasks that are printed; all of them are in the JSON and on the page."""
@@ -67,8 +67,11 @@ def _groups(title: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _tasks(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("task", "area", "solved", "reward", "rounds", "tokens", "seconds", "errors", "failures")
+    name = Column("task", min_width=16, overflow="fold")
+    table = Table(name, "area", "solved", "reward", "rounds", "tokens", "seconds", "failures")
     for row in rows:
+        errors = {"infra_error": row["errors"]} if row["errors"] else {}
+        failures = row["failures"] | errors
         table.add_row(
             row["task"],
             row["area"],
@@ -77,8 +80,7 @@ def _tasks(rows: Sequence[Mapping[str, Any]]) -> Table:
             number(row["rounds"], 1),
             number(row["tokens"], 0),
             number(row["seconds"], 1),
-            str(row["errors"] or ""),
-            ", ".join(f"{kind} {n}" for kind, n in row["failures"].items()),
+            ", ".join(f"{kind} {n}" for kind, n in failures.items()),
         )
     return table
 
