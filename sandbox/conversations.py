@@ -92,7 +92,9 @@ def to_trajectory(
     conversation: Conversation, chat: ChatFormat, system_prompt: str, observation_tokens: int
 ) -> Trajectory:
     """Encode a conversation. Log-probs are 0 and versions -1: no policy sampled it."""
-    transcript, turns, context = Transcript(), [], []
+    transcript = Transcript()
+    turns: list[Turn] = []
+    context: list[int] = []
     transcript.append_prompt(chat.prompt_ids(system_prompt, conversation.instruction, TOOLS))
     for index, step in enumerate(conversation.steps):
         ids = chat.assistant_ids(_assistant_text(step, chat))
@@ -194,7 +196,8 @@ def _from_chat(record: dict[str, Any], name: str) -> Conversation:
 
 def _from_atif(record: dict[str, Any], name: str) -> Conversation:
     """ATIF (Harbor's Agent Trajectory Interchange Format), steps of source system, user and agent."""
-    instruction, steps = "", []
+    instruction = ""
+    steps: list[Step] = []
     for entry in record["steps"]:
         source = entry.get("source")
         if source == "system":
