@@ -102,7 +102,7 @@ def parse_draft(text: str, difficulty: int) -> Draft:
 
     def of(key: str, kind: type, items: type | None = None) -> Any:
         value = values.get(key)
-        inner = value.values() if isinstance(value, dict) else value
+        inner: Any = value.values() if isinstance(value, dict) else value
         if (
             not isinstance(value, kind)
             or not value
