@@ -65,36 +65,54 @@ def evaluate(options: argparse.Namespace, overrides: list[str]) -> None:
     """Play a folder of tasks with an agent and report rewards with intervals."""
     from sandbox.evaluate import EvalConfig
     from sandbox.evaluate import evaluate as run
+    from sandbox.summary_table import print_summary
+    from t1_jax.observability.evaluation import write_evaluation
 
     if overrides[:1] == ["compare"]:
         compare(overrides[1:])
         return
-    renamed = {"--engine": "--engine_url"}
-    config = load_config(EvalConfig, options.config, [renamed.get(word, word) for word in overrides])
+    config = load_config(EvalConfig, options.config, [_field(word) for word in overrides])
     result = run(config)
+    print_summary(result)
+    if config.out:
+        write_evaluation(result, Path(config.out).with_suffix(".html"))
     print(json.dumps({key: result[key] for key in ("mean_reward", "mean_reward_ci95", "solved", "errors")}))
+
+
+def _field(word: str) -> str:
+    """`--engine URL` is the field engine_url, and dashes may stand for a field's underscores."""
+    if not word.startswith("--"):
+        return word
+    name, equals, value = word.partition("=")
+    name = "--engine_url" if name == "--engine" else "--" + name[2:].replace("-", "_")
+    return name + equals + value
 
 
 def compare(words: Sequence[str]) -> None:
     """`eval compare A.json B.json`: the paired difference B - A."""
-    from sandbox.evaluate import compare as run
+    from sandbox.statistics import compare as run
+    from t1_jax.observability.evaluation import write_comparison
 
     parser = _parser("eval compare", "The paired difference of two evaluations, second minus first.")
     parser.add_argument("first", type=Path)
     parser.add_argument("second", type=Path)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="JSON; a page with plots is written beside it, as .html")
     options = parser.parse_args(words)
-    result = run(options.first, options.second)
     if options.out:
         require_writable(options.out)
+    result = run(options.first, options.second)
+    if options.out:
         write_json(options.out, result)
-    print(json.dumps(result, indent=2))
+        write_comparison(result, options.first.stem, options.second.stem, options.out.with_suffix(".html"))
+    print(json.dumps({key: value for key, value in result.items() if key != "per_task"}, indent=2))
 
 
 def tasks(options: argparse.Namespace, words: list[str]) -> int | None:
-    """Build, check and demonstrate tasks: `tasks build | check | tokenizer | notes | demonstrate`."""
+    """Build, import, check and demonstrate tasks: `tasks build | import | check | demonstrate | ...`."""
     commands = {
         "build": tasks_build,
+        "import": tasks_import,
+        "synthesize": tasks_synthesize,
         "check": tasks_check,
         "tokenizer": tasks_tokenizer,
         "notes": tasks_notes,
@@ -142,6 +160,48 @@ def tasks_build(words: Sequence[str]) -> None:
         names=options.families, areas=options.areas, levels=options.levels or (1, 2, 3, 4, 5),
     )  # fmt: skip
     print(json.dumps({key: manifest[key] for key in ("count", "refused", "exhausted")}))
+
+
+def tasks_import(words: Sequence[str]) -> None:
+    """Import public tasks: Harbor folders (Terminal-Bench 2 too) as they are, Terminal-Bench 1 converted."""
+    from sandbox.importing import import_tasks
+
+    parser = _parser("tasks import", tasks_import.__doc__)
+    parser.add_argument("source", type=Path, help="a folder that holds tasks, or one task")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(words)
+    require_writable(options.out, folder=True)
+    report = import_tasks(options.source, options.out)
+    print(json.dumps({"imported": len(report.imported), "refused": report.refused}, indent=2))
+
+
+def tasks_synthesize(words: Sequence[str]) -> None:
+    """Have a model behind an OpenAI-compatible URL write tasks; those that pass `tasks check` enter."""
+    from sandbox.backends import BACKENDS
+    from sandbox.chat_client import ChatClient
+    from sandbox.factory import families
+    from sandbox.synthesize import synthesize
+
+    parser = _parser("tasks synthesize", tasks_synthesize.__doc__)
+    parser.add_argument("--engine", required=True, help="URL; the key is read from OPENAI_API_KEY")
+    parser.add_argument("--model", help="default: the first that the URL lists")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--areas", type=_names, help="comma-separated; default: those of the families")
+    parser.add_argument("--backend", choices=sorted(BACKENDS), default="bubblewrap")
+    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--repairs", type=int, default=1, help="how often a draft is shown its problems")
+    options = parser.parse_args(words)
+    require_writable(options.out, folder=True)
+    backend = BACKENDS[options.backend]
+    backend.check()
+    report = synthesize(
+        ChatClient(options.engine, model=options.model), backend, options.out, options.count,
+        areas=options.areas or sorted({family.area for family in families().values()}),
+        seed=options.seed, jobs=options.jobs, repairs=options.repairs,
+    )  # fmt: skip
+    print(json.dumps(vars(report)))
 
 
 def tasks_check(words: Sequence[str]) -> int:
@@ -206,17 +266,19 @@ def tasks_notes(words: Sequence[str]) -> None:
 
 
 def tasks_demonstrate(words: Sequence[str]) -> None:
-    """Play solutions through the agent loop into SFT trajectories."""
+    """Play solutions through the agent loop into SFT trajectories, or import recorded conversations."""
     from sandbox.agent import SYSTEM_PROMPT, EpisodeLimits
     from sandbox.backends import BACKENDS
+    from sandbox.conversations import import_conversations
     from sandbox.demonstrate import demonstrate
     from sandbox.task import load_tasks
+    from sandbox.trajectory import write_frames
     from sandbox.transcript import ChatFormat
     from t1_jax.config import build as build_config
     from t1_jax.config import parse_overrides
 
     parser = _parser("tasks demonstrate", tasks_demonstrate.__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, help="of tasks; or a file of ATIF or chat JSON lines to import")
     parser.add_argument(
         "--chat", type=Path, required=True, help="folder with tokenizer.json and chat_template.jinja"
     )
@@ -228,16 +290,27 @@ def tasks_demonstrate(words: Sequence[str]) -> None:
     parser.add_argument("--system-prompt", default=SYSTEM_PROMPT)
     options, rest = parser.parse_known_args(words)
     require_writable(options.out)
-    limits = {key.removeprefix("limits."): value for key, value in parse_overrides(rest)}
+    overrides = {key.removeprefix("limits."): value for key, value in parse_overrides(rest)}
+    limits = build_config(EpisodeLimits, overrides, "command line", "limits.")
+    chat = ChatFormat.load(options.chat)
+    if options.folder.is_file():
+        records, reasons = import_conversations(
+            options.folder, chat, system_prompt=options.system_prompt,
+            observation_tokens=limits.observation_tokens, max_context=limits.max_context,
+        )  # fmt: skip
+        write_whole(options.out, write_frames(records))
+        tokens = sum(len(record.tokens) for record in records)
+        print(json.dumps({"kept": len(records), "tokens": tokens, "left_out": reasons}))
+        return
     report = demonstrate(
         load_tasks(options.folder),
-        ChatFormat.load(options.chat),
+        chat,
         BACKENDS[options.backend],
         options.out,
         seed=options.seed,
         recovery_fraction=options.recovery_fraction,
         concurrency=options.jobs,
-        limits=build_config(EpisodeLimits, limits, "command line", "limits."),
+        limits=limits,
         system_prompt=options.system_prompt,
     )
     print(json.dumps({"kept": report.kept, "recoveries": report.recoveries, "tokens": report.tokens,

@@ -19,7 +19,11 @@ from sandbox.errors import InputError
 from sandbox.policy import ContextLengthError, Generation, PolicyError
 
 RETRY_STATUS = frozenset({429, 502, 503, 504})
-CONTEXT_EXCEEDED = ("context_length_exceeded", "longer than the model's context length")  # ours, SGLang's
+CONTEXT_EXCEEDED = (
+    "context_length_exceeded",  # ours, OpenAI's
+    "longer than the model's context length",  # SGLang's
+    "maximum context length",  # vLLM's
+)
 # A sampled id whose log-prob the engine could not represent (-inf, NaN): very unlikely, but not a reason to
 # stop.
 LOWEST_LOGPROB = -9999.0
@@ -138,11 +142,48 @@ def _version(value: Any) -> int:
     return int(text) if text.lstrip("-").isdigit() else 0
 
 
+async def post_json(
+    session: aiohttp.ClientSession,
+    url: str,
+    body: dict[str, Any],
+    headers: dict[str, str] | None = None,
+    *,
+    patience: float,
+) -> dict[str, Any]:
+    """POST a JSON body and decode the JSON answer.
+
+    A busy or restarting engine (429, 5xx of a gateway, a refused or lost connection) is asked again for up to
+    `patience` seconds, with growing pauses; then PolicyError. Raises ContextLengthError when the engine says
+    that the request is too long for its model.
+    """
+    data = json.dumps(body, separators=(",", ":")).encode()
+    clock = asyncio.get_running_loop().time
+    deadline, pause = clock() + patience, 0.05
+    while True:
+        try:
+            async with session.post(
+                url, data=data, headers={"Content-Type": "application/json", **(headers or {})}
+            ) as response:
+                if response.status == 200:
+                    return json.loads(await response.read())
+                problem = f"HTTP {response.status} {(await response.text())[:300]}"
+                if response.status == 400 and any(text in problem for text in CONTEXT_EXCEEDED):
+                    raise ContextLengthError(f"engine {url}: {problem}")
+                again = response.status in RETRY_STATUS
+        except (aiohttp.ClientError, TimeoutError) as error:
+            problem, again = f"{type(error).__name__} {error}", True
+        except ValueError as error:
+            problem, again = f"an answer that is not JSON ({error})", False
+        if not again or clock() + pause > deadline:
+            raise PolicyError(f"engine {url}: {problem}")
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, 5.0)
+
+
 class EnginePolicy:
     """A policy behind HTTP. One session serves all episodes; `async with` opens and closes it.
 
-    `record_routes` asks for the experts. A busy or restarting engine (429, 5xx of a gateway, a refused or
-    lost connection) is asked again for up to `patience` seconds, with growing pauses; then PolicyError.
+    `record_routes` asks for the experts. `patience`: see `post_json`.
     """
 
     def __init__(
@@ -223,28 +264,10 @@ class EnginePolicy:
 
     async def _post(self, path: str, body: dict[str, Any], *, session_key: str) -> dict[str, Any]:
         assert self._session is not None
-        data = json.dumps(body, separators=(",", ":")).encode()
         # SGLang's router keeps a session on one engine by this header, where its prefix is cached.
-        headers = {"Content-Type": "application/json", "X-SMG-Routing-Key": session_key}
-        clock = asyncio.get_running_loop().time
-        deadline, pause = clock() + self._patience, 0.05
-        while True:
-            try:
-                async with self._session.post(self.url + path, data=data, headers=headers) as response:
-                    if response.status == 200:
-                        return json.loads(await response.read())
-                    problem = f"HTTP {response.status} {(await response.text())[:300]}"
-                    if response.status == 400 and any(text in problem for text in CONTEXT_EXCEEDED):
-                        raise ContextLengthError(f"engine {self.url}{path}: {problem}")
-                    again = response.status in RETRY_STATUS
-            except (aiohttp.ClientError, TimeoutError) as error:
-                problem, again = f"{type(error).__name__} {error}", True
-            except ValueError as error:
-                problem, again = f"an answer that is not JSON ({error})", False
-            if not again or clock() + pause > deadline:
-                raise PolicyError(f"engine {self.url}{path}: {problem}")
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, 5.0)
+        return await post_json(
+            self._session, self.url + path, body, {"X-SMG-Routing-Key": session_key}, patience=self._patience
+        )
 
     async def _abort(self, rid: str) -> None:
         assert self._session is not None

@@ -5,11 +5,12 @@ two runs.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
-from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.progress import (
     BarColumn,
@@ -21,27 +22,28 @@ from rich.progress import (
 )
 
 from sandbox.agent import SYSTEM_PROMPT, EpisodeLimits, run_episode
+from sandbox.attempt import Attempt, play, scripted_agent
 from sandbox.backends import BACKENDS
 from sandbox.backends.base import SandboxError
-from sandbox.demonstrate import load_actions, run_all
+from sandbox.chat_agent import chat_agent
+from sandbox.chat_client import ChatClient
+from sandbox.demonstrate import run_all
 from sandbox.engine_client import EnginePolicy, RouteShape
 from sandbox.errors import InputError
-from sandbox.factory import junk_command
 from sandbox.files import require_writable, write_json, write_whole
+from sandbox.journal import Journal
 from sandbox.service import rollout_seed
-from sandbox.solution import run_solution
-from sandbox.statistics import bootstrap_ci, compare
+from sandbox.summary import summarize
 from sandbox.task import Task, load_tasks
-from sandbox.tools import run_call
-from sandbox.trajectory import Trajectory, write_frames
+from sandbox.trajectory import write_frames
 from sandbox.transcript import ChatFormat
 
 if TYPE_CHECKING:
     from sandbox.backends.base import Backend, Sandbox
     from sandbox.policy import Policy
 
-__all__ = ["AGENTS", "Attempt", "EvalConfig", "compare", "evaluate", "play", "scripted_agent", "summarize"]
 AGENTS = ("model", "oracle", "noop", "stub", "script")
+Play = Callable[[Task, int], Awaitable[Attempt]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +52,21 @@ class EvalConfig:
     file that the instruction names), script (the same tool calls in every task). `agent` model needs
     `engine_url`, script needs `actions`.
 
-    `checkpoint` gives the chat format; None asks the engine for its own. `trajectories_out` keeps the model's
-    episodes as frames.
+    `api` is how the model is reached: engine (token ids over /generate, as this engine and SGLang serve it),
+    openai (messages over any OpenAI-compatible URL; no token record), or auto (engine where the URL serves
+    it). `checkpoint` gives the chat format of engine; None asks the engine for its own. `model` is the name
+    at an OpenAI-compatible URL; None takes its first. `timeout_multiplier` scales the tasks' own time limits,
+    of agent and verifier. `trajectories_out` keeps the episodes of engine as frames.
+
+    With `out`, attempts are also kept in OUT.attempts.jsonl while the evaluation runs: the same command goes
+    on from there. The file stays as long as attempts failed by the infrastructure are to be played again.
     """
 
     tasks: str
     agent: str = "model"
     engine_url: str | None = None
+    api: Literal["auto", "engine", "openai"] = "auto"
+    model: str | None = None
     checkpoint: str | None = None
     actions: str | None = None
     backend: str = "bubblewrap"
@@ -64,6 +74,7 @@ class EvalConfig:
     concurrency: int = 16
     seed: int = 0
     temperature: float = 1.0
+    timeout_multiplier: float = 1.0
     system_prompt: str = SYSTEM_PROMPT
     limits: EpisodeLimits = field(default_factory=EpisodeLimits)
     out: str | None = None
@@ -78,40 +89,21 @@ class EvalConfig:
             raise InputError("engine: missing, expected the URL of an engine for --agent model")
         if self.agent == "script" and not self.actions:
             raise InputError("actions: missing, expected a file of tool calls for --agent script")
-        if self.trajectories_out and self.agent != "model":
-            raise InputError(f"trajectories_out: only a model's episodes are kept, agent is {self.agent!r}")
+        if self.trajectories_out and (self.agent != "model" or self.api == "openai"):
+            raise InputError(
+                f"trajectories_out: only the episodes of an engine are kept, agent is {self.agent!r}, api is "
+                f"{self.api!r}"
+            )
+        if self.timeout_multiplier <= 0:
+            raise InputError(f"timeout_multiplier: {self.timeout_multiplier}, expected a number above 0")
         for name in ("attempts", "concurrency"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name}: {getattr(self, name)}, expected at least 1")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
-    """One graded (or failed) attempt at one task; `reward` is None when the infrastructure failed."""
-
-    task: str
-    attempt: int
-    reward: float | None
-    ending: str
-    rounds: int = 0
-    format_errors: int = 0
-    tests: dict[str, bool] = field(default_factory=dict)
-    problem: str = ""
-    trajectory: Trajectory | None = None
-
-    @property
-    def solved(self) -> bool:
-        """Whether the reward is whole, which it is exactly when every test passed."""
-        return self.reward is not None and self.reward >= 1.0
-
-
 def evaluate(config: EvalConfig) -> dict[str, Any]:
-    """Run the evaluation; returns (and writes to `config.out`) its result.
-
-    Keys: tasks {name: [reward, ...]}, mean_reward and solved (0..1, means over tasks) with their 95 %
-    intervals, attempts, errors (attempts that the infrastructure failed; they are in no mean), by_family,
-    rounds (mean assistant turns), format_error_rate (malformed turns per turn), endings, per_attempt,
-    seconds.
+    """Run the evaluation; returns (and writes to `config.out`) its result: that of `summarize`, and agent,
+    model, temperature, seed, backend, seconds.
     """
     return asyncio.run(_evaluate(config))
 
@@ -121,21 +113,27 @@ async def _evaluate(config: EvalConfig) -> dict[str, Any]:
         require_writable(path)
     if config.backend not in BACKENDS:
         raise InputError(f"backend: {config.backend!r}, expected one of {', '.join(BACKENDS)}")
-    backend = BACKENDS[config.backend]
+    backend: Backend = _PerTask(BACKENDS[config.backend])
     backend.check()
-    tasks = load_tasks(config.tasks)
+    tasks = [_with_time(task, config.timeout_multiplier) for task in load_tasks(config.tasks)]
     start = time.monotonic()
+    model = None
     if config.agent == "model":
-        attempts = await _with_model(config, tasks, backend)
+        api = await _find_api(config)
+        run = _with_engine if api == "engine" else _with_chat
+        attempts, model = await run(config, tasks, backend)
     else:
-        agent = scripted_agent(config)
+        agent = scripted_agent(config.agent, config.limits, config.actions)
         attempts = await _run_all(
             config, tasks, lambda task, k: play(task, agent, backend, config.limits, attempt=k)
         )
     result = summarize(tasks, attempts, seed=config.seed)
     result |= {
         "agent": config.agent,
+        "model": model,
+        "backend": config.backend,
         "temperature": config.temperature,
+        "timeout_multiplier": config.timeout_multiplier,
         "seed": config.seed,
         "seconds": time.monotonic() - start,
     }
@@ -144,15 +142,84 @@ async def _evaluate(config: EvalConfig) -> dict[str, Any]:
         write_whole(config.trajectories_out, frames)
     if config.out:
         write_json(config.out, result)
+        if not result["errors"]:
+            _journal_path(config.out).unlink(missing_ok=True)
+            if config.trajectories_out:
+                _partial(config.trajectories_out).unlink(missing_ok=True)
     return result
 
 
-async def _with_model(config: EvalConfig, tasks: Sequence[Task], backend: Backend) -> list[Attempt]:
+class _PerTask:
+    """A backend that fails for a task which it can't make, instead of refusing the whole set for it."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.name, self.check, self._create = backend.name, backend.check, backend.create
+
+    async def create(self, task: Task) -> Sandbox:
+        try:
+            return await self._create(task)
+        except InputError as error:
+            raise SandboxError(str(error), retryable=False) from error
+
+
+def _with_time(task: Task, factor: float) -> Task:
+    return replace(
+        task,
+        agent_timeout=task.agent_timeout and task.agent_timeout * factor,
+        verifier_timeout=task.verifier_timeout * factor,
+    )
+
+
+async def _find_api(config: EvalConfig) -> str:
+    """How the model at the URL is reached. Raises InputError when nothing answers there."""
     assert config.engine_url is not None
-    checkpoint = config.checkpoint
-    if checkpoint is None:
-        async with EnginePolicy(config.engine_url, stop_ids=()) as probe:
-            checkpoint = (await probe.model_info())["model_path"]
+    if config.api != "auto":
+        return config.api
+    async with EnginePolicy(config.engine_url, stop_ids=()) as probe:
+        try:
+            await probe.model_info()
+        except InputError as native:
+            try:
+                async with ChatClient(config.engine_url):
+                    pass
+            except InputError:
+                raise native from None
+            if config.trajectories_out:
+                raise InputError(
+                    "trajectories_out: the URL serves no /generate, so no tokens are known"
+                ) from None
+            return "openai"
+    return "engine"
+
+
+async def _with_chat(
+    config: EvalConfig, tasks: Sequence[Task], backend: Backend
+) -> tuple[list[Attempt], str | None]:
+    assert config.engine_url is not None
+    async with ChatClient(config.engine_url, model=config.model) as client:
+        agent = chat_agent(
+            client,
+            config.limits,
+            seed_of=lambda attempt: rollout_seed(config.seed, attempt),
+            temperature=config.temperature,
+            system_prompt=config.system_prompt,
+        )
+        attempts = await _run_all(
+            config, tasks, lambda task, k: play(task, agent, backend, config.limits, attempt=k)
+        )
+    return attempts, client.model
+
+
+async def _with_engine(
+    config: EvalConfig, tasks: Sequence[Task], backend: Backend
+) -> tuple[list[Attempt], str | None]:
+    assert config.engine_url is not None
+    # An engine that is not there is the caller's mistake, not an episode's failure.
+    async with EnginePolicy(config.engine_url, stop_ids=()) as probe:
+        model = (await probe.model_info()).get("model_path")
+    checkpoint = config.checkpoint or model
+    if not checkpoint:
+        raise InputError(f"checkpoint: missing, the engine at {config.engine_url} does not tell its own")
     chat = ChatFormat.load(checkpoint)
     engine = EnginePolicy(
         config.engine_url,
@@ -161,18 +228,16 @@ async def _with_model(config: EvalConfig, tasks: Sequence[Task], backend: Backen
         shape=RouteShape.from_checkpoint(checkpoint),
     )
     async with engine:
-        await (
-            engine.model_info()
-        )  # an engine that is not there is the caller's mistake, not an episode's failure
-
-        return await _run_all(
+        attempts = await _run_all(
             config, tasks, lambda task, k: _model_attempt(config, task, k, engine, chat, backend)
         )
+    return attempts, model
 
 
 async def _model_attempt(
     config: EvalConfig, task: Task, attempt: int, policy: Policy, chat: ChatFormat, backend: Backend
 ) -> Attempt:
+    start = time.monotonic()
     trajectory = await run_episode(
         task,
         policy,
@@ -185,23 +250,29 @@ async def _model_attempt(
         temperature=config.temperature,
         system_prompt=config.system_prompt,
     )
+    problems = trajectory.metadata.get("infra_errors", [])
     return Attempt(
         task=task.name,
         attempt=attempt,
         reward=trajectory.reward,
         ending=trajectory.ending,
+        verifier=trajectory.metadata.get("verifier_status", "scored"),
         tests=trajectory.tests,
         rounds=len(trajectory.turns),
         format_errors=trajectory.metadata["format_errors"],
-        problem="; ".join(trajectory.metadata.get("infra_errors", [])),
+        tokens=int(trajectory.loss_mask.sum()),
+        seconds=round(time.monotonic() - start, 3),
+        retries=len(problems) - (trajectory.reward is None),
+        problem="; ".join(problems),
         trajectory=trajectory if config.trajectories_out else None,
     )
 
 
-async def _run_all(
-    config: EvalConfig, tasks: Sequence[Task], play: Callable[[Task, int], Awaitable[Attempt]]
-) -> list[Attempt]:
-    """All attempts of all tasks, `config.concurrency` at a time, in the order of tasks and attempts."""
+async def _run_all(config: EvalConfig, tasks: Sequence[Task], play: Play) -> list[Attempt]:
+    """All attempts of all tasks, `config.concurrency` at a time, in the order of tasks and attempts; those of
+    an earlier run of the same evaluation are taken from its journal.
+    """
+    journal = _open_journal(config, tasks)
     gate = asyncio.Semaphore(config.concurrency)
     rewards: list[float] = []
     columns = (
@@ -217,8 +288,14 @@ async def _run_all(
         track = bar.add_task(f"eval {config.agent}", total=len(tasks) * config.attempts, rate="")
 
         async def one(task: Task, attempt: int) -> Attempt:
-            async with gate:
-                result = await play(task, attempt)
+            known = journal.done.get((task.name, attempt)) if journal else None
+            if known is None:
+                async with gate:
+                    result = await play(task, attempt)
+                if journal:
+                    journal.add(result)
+            else:
+                result = known
             if result.reward is not None:
                 rewards.append(result.reward)
             rate = (bar.tasks[track].completed + 1) / (time.monotonic() - start)
@@ -229,120 +306,32 @@ async def _run_all(
         return await run_all([one(task, attempt) for task in tasks for attempt in range(config.attempts)])
 
 
-Agent = Callable[["Sandbox", Task], Awaitable[int]]
+def _open_journal(config: EvalConfig, tasks: Sequence[Task]) -> Journal | None:
+    if not config.out:
+        return None
+    digest = hashlib.sha256("\0".join(f"{task.name}\0{task.instruction}" for task in tasks).encode())
+    # The URL is not among them: an engine may come back on another port. Nor is the number of attempts.
+    names = (
+        "agent",
+        "model",
+        "checkpoint",
+        "backend",
+        "seed",
+        "temperature",
+        "timeout_multiplier",
+        "system_prompt",
+    )
+    settings = {name: getattr(config, name) for name in names}
+    settings |= {"limits": asdict(config.limits), "tasks": digest.hexdigest()}
+    if config.actions:
+        settings["actions"] = hashlib.sha256(Path(config.actions).read_bytes()).hexdigest()
+    frames = _partial(config.trajectories_out) if config.trajectories_out else None
+    return Journal(_journal_path(config.out), settings, frames)
 
 
-def scripted_agent(config: EvalConfig) -> Agent:
-    """An agent without a model: acts in a sandbox and returns its number of rounds."""
-    script = load_actions(config.actions) if config.agent == "script" and config.actions else []
-
-    async def act(sandbox: Sandbox, task: Task) -> int:
-        if config.agent == "oracle":
-            await run_solution(sandbox, task)
-            return 1
-        if config.agent == "stub":
-            await sandbox.terminal(junk_command(task.instruction), config.limits.max_command_timeout)
-            return 1
-        for rounds, call in enumerate(script, 1):
-            if call.name == "finish":
-                return rounds
-            await run_call(
-                sandbox,
-                call,
-                timeout=config.limits.command_timeout,
-                max_timeout=config.limits.max_command_timeout,
-            )
-        return len(script)
-
-    return act
+def _journal_path(out: str) -> Path:
+    return Path(f"{out}.attempts.jsonl")
 
 
-async def play(
-    task: Task, agent: Agent, backend: Backend, limits: EpisodeLimits, *, attempt: int = 0
-) -> Attempt:
-    """Let an agent without a model act in a fresh sandbox, then grade; infrastructure failures are tried
-    again.
-    """
-    problem = ""
-    for _ in range(limits.infra_retries + 1):
-        try:
-            sandbox = await backend.create(task)
-            try:
-                rounds = await agent(sandbox, task)
-                verdict = await sandbox.verify(task)
-            finally:
-                await sandbox.close()
-        except SandboxError as error:
-            problem = str(error)
-            if not error.retryable:
-                break
-            continue
-        return Attempt(
-            task=task.name,
-            attempt=attempt,
-            reward=verdict.reward,
-            ending="finish",
-            rounds=rounds,
-            tests=dict(verdict.tests),
-            problem=problem,
-        )
-    return Attempt(task=task.name, attempt=attempt, reward=None, ending="infra_error", problem=problem)
-
-
-def summarize(tasks: Sequence[Task], attempts: Sequence[Attempt], *, seed: int = 0) -> dict[str, Any]:
-    """The result of `evaluate`, from its attempts."""
-    graded: dict[str, list[Attempt]] = {task.name: [] for task in tasks}
-    for attempt in attempts:
-        if attempt.reward is not None:
-            graded[attempt.task].append(attempt)
-    families: dict[str, list[str]] = defaultdict(list)
-    for task in tasks:
-        families[str(task.metadata.get("family", "unknown"))].append(task.name)
-    rounds = sum(attempt.rounds for attempt in attempts)
-    return {
-        "tasks": {name: [a.reward for a in of_task] for name, of_task in graded.items()},
-        **_scores(list(graded.values()), seed),
-        "attempts": len(attempts),
-        "errors": sum(attempt.reward is None for attempt in attempts),
-        "by_family": {
-            family: {"tasks": len(names), **_scores([graded[name] for name in names], seed)}
-            for family, names in sorted(families.items())
-        },
-        "rounds": rounds / max(len(attempts), 1),
-        "format_error_rate": sum(attempt.format_errors for attempt in attempts) / max(rounds, 1),
-        "endings": dict(Counter(attempt.ending for attempt in attempts)),
-        "per_attempt": [
-            {
-                "task": a.task,
-                "attempt": a.attempt,
-                "reward": a.reward,
-                "solved": a.solved,
-                "ending": a.ending,
-                "rounds": a.rounds,
-                "format_errors": a.format_errors,
-                "tests": a.tests,
-                "problem": a.problem,
-            }
-            for a in attempts
-        ],
-    }
-
-
-def _scores(by_task: Sequence[Sequence[Attempt]], seed: int) -> dict[str, Any]:
-    """Means over tasks of the tasks' own means. Without a graded task they are None: no score is not a score
-    of 0.
-    """
-    rewards = [_mean([a.reward or 0.0 for a in of_task]) for of_task in by_task if of_task]
-    solved = [_mean([float(a.solved) for a in of_task]) for of_task in by_task if of_task]
-    if not rewards:
-        return {"mean_reward": None, "mean_reward_ci95": None, "solved": None, "solved_ci95": None}
-    return {
-        "mean_reward": _mean(rewards),
-        "mean_reward_ci95": list(bootstrap_ci(rewards, seed=seed)),
-        "solved": _mean(solved),
-        "solved_ci95": list(bootstrap_ci(solved, seed=seed)),
-    }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def _partial(trajectories_out: str) -> Path:
+    return Path(f"{trajectories_out}.partial")

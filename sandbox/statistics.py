@@ -32,6 +32,13 @@ def bootstrap_ci(values: Sequence[float], *, seed: int = 0, level: float = 0.95)
     return float(low), float(high)
 
 
+def standard_error(values: Sequence[float]) -> float | None:
+    """Of the mean of `values`: their sample deviation over sqrt(n). None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
 def paired_bootstrap(
     first: Sequence[float], second: Sequence[float], *, seed: int = 0, level: float = 0.95
 ) -> tuple[float, tuple[float, float]]:
@@ -51,7 +58,8 @@ def compare(first: str | Path, second: str | Path, *, seed: int = 0) -> dict[str
 
     Keys: tasks, only_in_first, only_in_second, mean_reward [first, second], difference {"mean", "ci95"},
     solved and solved_difference likewise, better / worse / equal (numbers of tasks), significant (the
-    interval leaves out 0). Raises InputError when a file is no evaluation or nothing is common.
+    interval leaves out 0), per_task [{"task", "first", "second"}] (mean rewards). Raises InputError when a
+    file is no evaluation or nothing is common.
     """
     results = [_read_result(Path(path)) for path in (first, second)]
     means = [
@@ -85,6 +93,9 @@ def compare(first: str | Path, second: str | Path, *, seed: int = 0) -> dict[str
         "worse": sum(change < -1e-9 for change in changes),
         "equal": sum(abs(change) <= 1e-9 for change in changes),
         "significant": not interval[0] <= 0.0 <= interval[1],
+        "per_task": [
+            {"task": name, "first": a, "second": b} for name, a, b in zip(common, *pairs, strict=True)
+        ],
     }
 
 

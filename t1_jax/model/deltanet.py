@@ -62,10 +62,7 @@ def gated_deltanet(
 
     qkv = matmul(x, params["qkv"])
     z = matmul(x, params["z"]).reshape(batch, length, value_heads, value_dim)
-    if cache is None:
-        history = jnp.zeros((batch, history_length, config.conv_dim), x.dtype)
-    else:
-        history = cache[0]
+    history = cache[0] if cache else jnp.zeros((batch, history_length, config.conv_dim), x.dtype)
     if parallel.size("context") > 1:
         history = conv_history(parallel, qkv, segment_ids, history_length)
     mixed = causal_conv(qkv, params["conv"], history, segment_ids)

@@ -113,6 +113,9 @@ kbd{font:12px/1 var(--mono);border:1px solid var(--rule);border-bottom-width:2px
  background:color-mix(in srgb,var(--rl) calc((1 - var(--p))*70%),transparent)}
 .end{margin-left:30px;padding-top:16px;border-top:1px solid var(--rule);font-size:14px;color:var(--soft)}
 .legend{font-size:12px;color:var(--faint);margin-top:7px}
+table{border-collapse:collapse;width:100%;font-size:13.5px;margin-top:20px}
+th,td{text-align:left;padding:5px 12px 5px 0;border-bottom:1px solid var(--rule);overflow-wrap:anywhere;
+ font-variant-numeric:tabular-nums} th{color:var(--soft)}
 footer{padding-top:56px;padding-bottom:72px;font-size:13px;color:var(--faint)}
 @media(max-width:860px){.browser{grid-template-columns:minmax(0,1fr)}.list{position:static;max-height:300px}
  article{padding:22px 18px}.two{grid-template-columns:minmax(0,1fr)}

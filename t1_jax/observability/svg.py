@@ -354,6 +354,37 @@ def histograms(
     return svg(width, base + bottom, "".join(parts), label)
 
 
+def scatter(
+    points: Sequence[tuple[float, float, str]],
+    *,
+    label: str,
+    x_name: str,
+    y_name: str,
+    size: float = 330,
+) -> str:
+    """Points (x, y, tooltip) of two shares, 0 to 1, over the diagonal on which they are equal."""
+    left, bottom, top = 44.0, 30.0, 18.0
+    side = size - left - bottom
+    base = top + side
+
+    parts = [f'<path class="whisker" d="M{left},{base}L{left + side},{top}"/>']
+    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
+        x, y = left + tick * side, base - tick * side
+        parts.append(f'<line class="grid" x1="{left}" x2="{left + side}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(text(left - 7, y + 3.5, f"{tick:g}", anchor="end"))
+        parts.append(text(x, base + 15, f"{tick:g}", anchor="middle"))
+    parts.append(text(left, top - 7, y_name))
+    parts.append(text(left + side, base + 28, x_name, anchor="end"))
+    for x, y, tip in points:
+        color = "var(--good)" if y > x else "var(--bad)" if y < x else "var(--base)"
+        parts.append(
+            f'<circle cx="{left + x * side:.1f}" cy="{base - y * side:.1f}" r="3.5" '
+            f'style="fill:{color};fill-opacity:.6">'
+            f"<title>{escape(f'{tip}: {x:.3f}, {y:.3f}')}</title></circle>"
+        )
+    return svg(size, base + bottom, "".join(parts), label)
+
+
 def strip(
     length: int,
     spans: Sequence[tuple[int, int, str, str]],

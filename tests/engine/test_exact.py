@@ -11,7 +11,7 @@ import pytest
 
 from t1_jax.data.packing import pack
 from t1_jax.data.trajectories import Document
-from t1_jax.engine.request import GenerateRequest, SamplingParams
+from t1_jax.engine.request import GenerateRequest, GenerateResult, SamplingParams
 from t1_jax.engine.scheduler import Scheduler
 from t1_jax.kernels.delta_rule import chunk_size
 from t1_jax.train.step import batch_logprobs
@@ -29,7 +29,7 @@ def play(params, config):
     logprobs = [[0.0] * len(episode) for episode in ids]
     routes = [[] for _ in ids]
     for turn in range(3):
-        results = {}
+        results: dict[int, GenerateResult] = {}
         for i, episode in enumerate(ids):
             start = sum(map(len, routes[i]))
             sampling = SamplingParams(max_new_tokens=3 + 11 * turn + i, temperature=TEMPERATURE, seed=i)
@@ -39,7 +39,7 @@ def play(params, config):
                 sampling=sampling,
                 routed_experts_start=start,
             )
-            scheduler.submit(request, lambda outcome, i=i: results.__setitem__(i, outcome))
+            scheduler.submit(request, lambda outcome, key=i, into=results: into.__setitem__(key, outcome))
         while scheduler.has_work:
             scheduler.step()
         for i, result in results.items():

@@ -1,4 +1,4 @@
-"""A small tokenizer, a real task, and an engine over HTTP that plays a script in SGLang's form."""
+"""A small tokenizer, a real task, and servers that play a script: in SGLang's form, and in OpenAI's."""
 
 from __future__ import annotations
 
@@ -166,6 +166,54 @@ async def engine(chat: ChatFormat, tokenizer_dir: Path) -> AsyncIterator[Scripte
             web.post("/abort_request", scripted.abort),
             web.get("/get_model_info", scripted.info),
         ]
+    )
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    scripted.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield scripted
+    await runner.cleanup()
+
+
+class ScriptedChat:
+    """Answers with the script's message number n where the conversation holds n assistant messages."""
+
+    def __init__(self) -> None:
+        self.script: list[dict] = []
+        self.requests: list[dict] = []
+        self.failures: list[int] = []
+        self.url = ""
+        self.finish_reason = "stop"
+        self.keys: set[str | None] = set()
+
+    async def complete(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self.requests.append(body)
+        self.keys.add(request.headers.get("Authorization"))
+        if self.failures:
+            status = self.failures.pop(0)
+            return web.json_response({"error": {"code": "context_length_exceeded"}}, status=status)
+        turn = sum(message["role"] == "assistant" for message in body["messages"])
+        message = self.script[turn] if turn < len(self.script) else {"content": "Done."}
+        return web.json_response(
+            {
+                "choices": [
+                    {"message": {"role": "assistant", **message}, "finish_reason": self.finish_reason}
+                ],
+                "usage": {"prompt_tokens": 100 * (turn + 1), "completion_tokens": 7},
+            }
+        )
+
+    async def models(self, _: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "scripted"}]})
+
+
+@pytest.fixture
+async def chat_server() -> AsyncIterator[ScriptedChat]:
+    scripted = ScriptedChat()
+    app = web.Application()
+    app.add_routes(
+        [web.post("/v1/chat/completions", scripted.complete), web.get("/v1/models", scripted.models)]
     )
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()

@@ -1,13 +1,14 @@
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from sandbox.agent import EpisodeLimits
 from sandbox.errors import InputError
-from sandbox.evaluate import Attempt, EvalConfig, compare, evaluate, summarize
-from sandbox.task import Task
-from sandbox.trajectory import read_frames
+from sandbox.evaluate import EvalConfig, evaluate
+from sandbox.statistics import compare
+from sandbox.trajectory import read_frames, write_frames
 
 
 @pytest.fixture
@@ -68,7 +69,60 @@ async def test_a_model_behind_an_engine(tasks, tmp_path, engine, run_text):
     # Attempts differ in their seeds, and the whole evaluation repeats.
     seeds = {t.metadata["seed"] for t in kept}
     again = await asyncio.to_thread(evaluate, options)
-    assert len(seeds) == 2 and again["per_attempt"] == result["per_attempt"]
+    assert len(seeds) == 2
+    for one, other in zip(result["per_attempt"], again["per_attempt"], strict=True):
+        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+    assert (
+        result["model"] == engine.model_path
+        and result["tokens"] == sum(len(t.tokens[t.loss_mask]) for t in kept) / 4
+    )
+
+
+async def test_an_evaluation_goes_on_where_it_was_stopped(tasks, tmp_path, engine, run_text):
+    """A kill in the middle leaves a journal; the same command plays only what is missing of it."""
+    engine.script = [run_text("echo hello > out.txt"), run_text("touch done.txt")]
+    out, frames = tmp_path / "e.json", tmp_path / "t.bin"
+    options = config(
+        tasks,
+        engine_url=engine.url,
+        attempts=2,
+        out=str(out),
+        trajectories_out=str(frames),
+        concurrency=1,
+        limits=EpisodeLimits(infra_retries=0),
+    )
+    journal = tmp_path / "e.json.attempts.jsonl"
+    whole = await asyncio.to_thread(evaluate, options)
+    assert not journal.exists() and not (tmp_path / "t.bin.partial").exists()
+    played = list(read_frames(frames.read_bytes()))
+
+    # A run whose engine goes away in the third attempt ends in an error, and its last records are cut short.
+    requests, change = len(engine.requests), engine.change
+
+    def refuse(answer):
+        if len(engine.requests) - requests > 7:
+            answer["output_ids"] = answer["output_ids"] + [1]
+        return answer
+
+    engine.change = refuse
+    hurt = await asyncio.to_thread(
+        evaluate, replace(options, limits=replace(options.limits, infra_retries=0))
+    )
+    assert hurt["errors"] == 2 and [row["reward"] for row in hurt["per_attempt"]] == [1.0, 1.0, None, None]
+    assert hurt["tasks"]["two"] == [] and len(hurt["infrastructure"]) == 2 and journal.exists()
+    engine.change = change
+    with journal.open("a") as file:
+        file.write('{"task": "two", "attem')
+    with (tmp_path / "t.bin.partial").open("ab") as file:
+        file.write(write_frames([played[2]])[:50])
+    with pytest.raises(InputError, match=r"attempts\.jsonl holds attempts of .* another temperature"):
+        await asyncio.to_thread(evaluate, replace(options, temperature=0.5))
+    asked = len(engine.requests)
+    again = await asyncio.to_thread(evaluate, options)
+    assert len(engine.requests) - asked == 6  # two attempts of three requests
+    assert again["tasks"] == whole["tasks"] and again["per_attempt"][:2] == hurt["per_attempt"][:2]
+    assert [t.rollout_id for t in read_frames(frames.read_bytes())] == [t.rollout_id for t in played]
+    assert not journal.exists()
 
 
 async def test_an_error_in_one_episode_is_raised_as_it_is(tasks, engine):
@@ -77,17 +131,34 @@ async def test_an_error_in_one_episode_is_raised_as_it_is(tasks, engine):
         await asyncio.to_thread(evaluate, options)
 
 
-def test_infrastructure_failures_are_errors_and_no_rewards(tasks):
-    loaded = [Task.load(folder) for folder in sorted(tasks[0].iterdir())]
-    attempts = [
-        Attempt(task="one", attempt=0, reward=0.5, ending="finish", rounds=3),
-        Attempt(task="one", attempt=1, reward=None, ending="infra_error"),
-        Attempt(task="two", attempt=0, reward=None, ending="infra_error"),
-    ]
-    result = summarize(loaded, attempts)
-    assert result["tasks"] == {"one": [0.5], "two": []} and result["errors"] == 2 and result["attempts"] == 3
-    assert result["mean_reward"] == 0.5
-    assert summarize(loaded, attempts[1:])["mean_reward"] is None
+def test_an_agent_that_runs_out_of_time_is_graded_and_marked(write_task, tmp_path):
+    folder = write_task("slow", agent_timeout=1.0)
+    (tmp_path / "a.jsonl").write_text(
+        '{"tool": "terminal", "arguments": {"command": "touch done.txt; sleep 30"}}\n'
+    )
+    (folder / "solution/solve.sh").write_text("touch done.txt; sleep 3; echo hello > out.txt\n")
+    result = evaluate(config((folder.parent,), agent="script", actions=str(tmp_path / "a.jsonl")))
+    assert (
+        result["tasks"] == {"slow": [0.25]} and result["failures"] == {"timeout": 1} and result["errors"] == 0
+    )
+    assert result["rounds"] == 1 and result["seconds"] < 15
+    oracle = config((folder.parent,), agent="oracle")
+    assert evaluate(oracle)["failures"] == {"timeout": 1}
+    assert evaluate(replace(oracle, timeout_multiplier=20.0))["tasks"] == {"slow": [1.0]}
+
+
+def test_the_oracle_presses_keys_where_there_is_no_script(tasks):
+    for folder in tasks[0].iterdir():
+        (folder / "solution/solve.sh").unlink()
+    assert evaluate(config(tasks, agent="oracle"))["mean_reward"] == 1.0
+
+
+def test_infrastructure_failures_are_reported_apart(tasks):
+    (tasks[1] / "environment/Dockerfile").write_text("FROM debian\nRUN apt-get install cowsay\n")
+    result = evaluate(config(tasks, agent="oracle", attempts=2))
+    assert result["tasks"] == {"one": [1.0, 1.0], "two": []} and result["errors"] == 2
+    assert result["solved"] == 1.0 and "apt-get" in result["infrastructure"][0]["problem"]
+    assert result["failures"] == {"infra_error": 2}
 
 
 def write_result(path, tasks):
@@ -123,6 +194,8 @@ def test_bad_input_is_refused_in_one_line(tasks, tmp_path):
         ({"agent": "script"}, "actions: missing"),
         ({"agent": "noop", "attempts": 0}, "attempts: 0"),
         ({"agent": "noop", "trajectories_out": "t"}, "trajectories_out"),
+        ({"engine_url": "http://x", "api": "openai", "trajectories_out": "t"}, "trajectories_out"),
+        ({"agent": "noop", "timeout_multiplier": 0.0}, "timeout_multiplier: 0"),
     ]:
         with pytest.raises(InputError, match=message):
             config(tasks, **changes)

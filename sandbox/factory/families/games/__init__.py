@@ -1,1 +1,0 @@
-"""Games and puzzles of files."""
