@@ -153,7 +153,8 @@ class _PerTask:
     """A backend that fails for a task which it can't make, instead of refusing the whole set for it."""
 
     def __init__(self, backend: Backend) -> None:
-        self.name, self.check, self._create = backend.name, backend.check, backend.create
+        self.name, self.check, self.limits = backend.name, backend.check, backend.limits
+        self._create = backend.create
 
     async def create(self, task: Task) -> Sandbox:
         try:
