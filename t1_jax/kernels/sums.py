@@ -20,11 +20,11 @@ def tree_sum(x: Float[Array, "... N"]) -> Float[Array, ...]:
     """Sum of the last axis, halves onto each other until one is left."""
     width = 1 << (x.shape[-1] - 1).bit_length()
     x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])])
-    x = pinned(x)
     while x.shape[-1] > 1:
-        # A sum of two has one result in any order. (Slices that are added are one loop to a compiler, which
-        # then writes out every addend's whole computation: minutes for a vocabulary.)
-        x = jnp.sum(x.reshape(*x.shape[:-1], 2, -1), axis=-2)
+        # A sum of two has one result in any order; pinned, it is not merged with the next one. (Slices that
+        # are added are one loop to a compiler, which then writes out every addend's whole computation:
+        # minutes for a vocabulary.)
+        x = jnp.sum(pinned(x).reshape(*x.shape[:-1], 2, -1), axis=-2)
     return x[..., 0]
 
 
