@@ -38,6 +38,9 @@ def write_tb1(tmp_path):
 
 
 def play(folder, agent):
+    """Without the network that such tasks may have: bubblewrap gives none."""
+    for path in folder.glob("*/task.toml"):
+        path.write_text(path.read_text().replace("allow_internet = true", "allow_internet = false"))
     return evaluate(EvalConfig(tasks=str(folder), agent=agent, progress=False))
 
 
