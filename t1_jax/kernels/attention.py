@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from t1_jax.kernels.rounding import rounded
 from t1_jax.kernels.splash import splash_attention
-from t1_jax.kernels.sums import block_sum
+from t1_jax.kernels.sums import block_sum, softmax
 from t1_jax.parallel.axes import SINGLE, Parallel
 from t1_jax.parallel.platform import platform
 
@@ -94,5 +93,4 @@ def cached_attention(
 
 def _softmax(scores: Float[Array, "B H T S"], mask: Bool[Array, "B T S"]) -> Float[Array, "B H T S"]:
     scores = jnp.where(mask[:, None], scores, jnp.finfo(jnp.float32).min)
-    exponentials = jnp.exp(scores - jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
-    return exponentials / block_sum(exponentials)[..., None]
+    return softmax(scores, block_sum)

@@ -1,4 +1,4 @@
-"""The gated delta rule (arXiv 2412.06464): a step, a plain scan, and the chunked form that trains.
+"""The gated delta rule (arXiv 2412.06464): a plain scan, and the chunked form that trains and decodes.
 
 Per head, with state S [Dk, Dv] in float32:
 
@@ -34,22 +34,6 @@ def chunk_size() -> int:
     return 16 if platform() == "cpu" else 32
 
 
-def delta_rule_step(
-    q: Float[Array, "B H Dk"],
-    k: Float[Array, "B H Dk"],
-    v: Float[Array, "B H Dv"],
-    g: Float[Array, "B H"],
-    beta: Float[Array, "B H"],
-    state: State,
-) -> tuple[Float[Array, "B H Dv"], State]:
-    """One token for every row. All float32; returns the output and the next state."""
-    state = state * jnp.exp(g)[..., None, None]
-    read = jnp.sum(state * k[..., None], axis=-2)
-    update = (v - read) * beta[..., None]
-    state = state + k[..., None] * update[..., None, :]
-    return jnp.sum(state * q[..., None], axis=-2), state
-
-
 def delta_rule_reference(
     q: Float[Array, "B T H Dk"],
     k: Float[Array, "B T H Dk"],
@@ -65,8 +49,11 @@ def delta_rule_reference(
         state, segment = carry
         q, k, v, g, beta, new_segment = token
         state = jnp.where((new_segment == segment)[:, None, None, None], state, 0.0)
-        out, state = delta_rule_step(q, k, v, g, beta, state)
-        return (state, new_segment), out
+        state = state * jnp.exp(g)[..., None, None]
+        read = jnp.sum(state * k[..., None], axis=-2)
+        update = (v - read) * beta[..., None]
+        state = state + k[..., None] * update[..., None, :]
+        return (state, new_segment), jnp.sum(state * q[..., None], axis=-2)
 
     tokens = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), (q, k, v, g, beta, segment_ids))
     (state, _), out = jax.lax.scan(step, (state, segment_ids[:, 0]), tokens)
@@ -215,8 +202,8 @@ def delta_rule_resumed(
     """The chunked form for rows that come in pieces, in decoding a token at a time.
 
     The unfinished chunk is computed anew, as a whole, with every piece of it. So each output is the very sum
-    that one pass over the row gives, to the last bit, for a few small matrix products more than a step with
-    a state after every token (`delta_rule_step`) costs.
+    that one pass over the row gives, to the last bit, for a few small matrix products more than a state
+    after every token would cost.
 
     Args:
       q, k, v, g, beta: of T new tokens; Hv is a multiple of H.

@@ -7,6 +7,8 @@ a router picks another expert. Written as additions of whole arrays, the order i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -31,6 +33,14 @@ def tree_sum(x: Float[Array, "... N"]) -> Float[Array, ...]:
 def log_probability(shifted: Float[Array, ...], total: Float[Array, ...]) -> Float[Array, ...]:
     """shifted - log(total): of an outcome with weight exp(shifted) among weights that sum to `total`."""
     return pinned(shifted) - pinned(jnp.log(total))
+
+
+def softmax(
+    x: Float[Array, "... N"], total: Callable[[jax.Array], jax.Array] = tree_sum
+) -> Float[Array, "... N"]:
+    """Over the last axis, whose exponentials `total` adds."""
+    exponentials = jnp.exp(x - jax.lax.stop_gradient(jnp.max(x, axis=-1, keepdims=True)))
+    return exponentials / total(exponentials)[..., None]
 
 
 def block_sum(x: Float[Array, "... N"]) -> Float[Array, ...]:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from t1_jax.kernels.sums import tree_sum
+from t1_jax.kernels.sums import softmax, tree_sum
 
 
 class Routing(NamedTuple):
@@ -35,8 +35,7 @@ def route(
     starts with -1 was not recorded and routes live.
     """
     logits = jnp.dot(x, router, preferred_element_type=jnp.float32)
-    exponentials = jnp.exp(logits - jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True)))
-    probabilities = exponentials / tree_sum(exponentials)[..., None]
+    probabilities = softmax(logits)
     _, selected = jax.lax.top_k(jax.lax.stop_gradient(probabilities), num_experts_per_tok)
     if routed_experts is not None:
         selected = jnp.where(routed_experts[..., :1] >= 0, routed_experts, selected)

@@ -10,9 +10,9 @@ Compared is r = learner probability / engine probability of every sampled token 
     mean_abs_logprob_diff, max_abs_logprob_diff    |log r|, nats
     k3                          mean of r - 1 - log r
     extreme_fraction            share of tokens with r outside [1/2, 2] (arXiv 2510.11370)
-    expert_mismatch_fraction    share of (token, layer), of all recorded rows, where the learner used another
-    SET tokens                      sampled tokens misaligned_tokens           sampled tokens that the new
-    encoding of setting a does not contain
+    expert_mismatch_fraction    share of (token, layer), of all recorded rows, with another set of experts
+    tokens                      sampled tokens
+    misaligned_tokens           sampled tokens that the new encoding of setting a does not contain
 
 A sampled token is "contained" in the new encoding when a token with its id covers the same characters. One
 that is not has no learner log-prob: it counts as extreme, and its experts as other ones; the means run over
@@ -121,7 +121,7 @@ def mismatch(
     if "c" in settings and all(case.document.routed_experts is None for case in cases):
         raise InputError("mismatch: no trajectory has recorded experts, expected them for setting c")
     longest = max(max(len(case.document.tokens), len(case.again.tokens)) for case in cases)
-    row_length = -(-longest // _MULTIPLE) * _MULTIPLE
+    row_length = aligned(longest, _MULTIPLE)
     result = {}
     with progress("mismatch", len(settings), "settings") as bar:
         for setting in settings:

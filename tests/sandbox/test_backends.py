@@ -16,6 +16,8 @@ from sandbox.errors import InputError
 from sandbox.task import Task
 
 IMAGE = "debian:bookworm-slim"
+# A file of the host that an episode has no business with.
+README = Path(__file__).parents[2] / "README.md"
 DOCKERFILE = f"FROM {IMAGE}\nWORKDIR /app\nCOPY files/ /app/\n"
 SLEEPERS = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done 2>/dev/null | grep -c '^sleep'"
 NO_SLEEPERS = (
@@ -297,8 +299,8 @@ async def test_isolation(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
         "exec 9<>/dev/tcp/127.0.0.1/22",
         "exec 9<>/dev/tcp/1.1.1.1/53",
         "nsenter -t 1 -m -p true --target 1 --net=/proc/1/ns/net unshare -n",
-        "chroot /proc/1/root/../../../.. cat /work/main/README.md",
-        "cat /work/main/README.md",
+        f"chroot /proc/1/root/../../../.. cat {README}",
+        f"cat {README}",
         "echo 1 > /sys/fs/cgroup/memory/memory.limit_in_bytes",
         "dmesg 2>/dev/null | grep .",
     ):
