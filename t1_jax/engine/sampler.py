@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from t1_jax.kernels.rounding import pinned
-from t1_jax.kernels.sums import log_probability, tree_sum
+from t1_jax.kernels.sums import log_probability, total
 
 _BLOCK = 64  # tokens a block in `_invert`
 
@@ -49,12 +49,14 @@ def sample(
     top_k: Int[Array, " B"],
     *,
     truncate: bool,
+    ordered: bool = False,
 ) -> tuple[Int[Array, " B"], Float[Array, " B"]]:
     """Token ids int32 [B] and their float32 log-probs [B].
 
     The draw depends on the logits and on (seed, position): `positions` is the index in the sequence of the
     token that is drawn, so neither the batch nor a preemption changes a sample. Temperature 0 takes the
-    arg-max and tells its log-prob at temperature 1. `truncate` (static) compiles top_p and top_k in.
+    arg-max and tells its log-prob at temperature 1. `truncate` (static) compiles top_p and top_k in,
+    `ordered` the sums of kernels/sums.py.
     """
     greedy = temperature <= 0
     inverse = 1.0 / jnp.where(greedy, 1.0, temperature)
@@ -72,7 +74,7 @@ def sample(
     drawn = _invert(weights, jax.vmap(uniform)(seeds, positions))
     chosen = jnp.where(greedy, jnp.argmax(scaled, axis=-1), drawn).astype(jnp.int32)
     picked = jnp.take_along_axis(scaled, chosen[:, None], axis=-1)
-    return chosen, log_probability((picked - peak)[:, 0], tree_sum(weights))
+    return chosen, log_probability((picked - peak)[:, 0], total(weights, ordered))
 
 
 def _invert(weights: Float[Array, "B V"], uniform: Float[Array, " B"]) -> Int[Array, " B"]:

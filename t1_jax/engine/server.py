@@ -46,6 +46,7 @@ class ServeConfig:
     host: str = "127.0.0.1"
     port: int = 30000  # 0 = any free one
     dtype: Literal["bfloat16", "float32"] | None = None  # None = the checkpoint's
+    deterministic: bool | None = None  # None = the checkpoint's
     slots: int = 64  # sequences that run or rest at a time
     snapshots: int = 16  # freshly prefilled prompts kept for later members of their group
     max_length: int = 1024  # tokens, prompt and output together
@@ -94,7 +95,12 @@ class Server:
 
     def _build(self) -> Scheduler:
         params, model, meta = load_checkpoint(Path(self.config.checkpoint))
-        self.model = dataclasses.replace(model, dtype=self.config.dtype or model.dtype)
+        deterministic = self.config.deterministic
+        self.model = dataclasses.replace(
+            model,
+            dtype=self.config.dtype or model.dtype,
+            deterministic=model.deterministic if deterministic is None else deterministic,
+        )
         self.text = TextFormat.load(Path(self.config.checkpoint))
         self.model_path = self.config.checkpoint
         self.limits = Limits(
@@ -281,7 +287,7 @@ def check_same_model(ours: ModelConfig, other: ModelConfig, path: Path) -> None:
     """
     for field in dataclasses.fields(ModelConfig):
         mine, theirs = getattr(ours, field.name), getattr(other, field.name)
-        if field.name not in ("dtype", "initializer_range") and mine != theirs:
+        if field.name not in ("dtype", "deterministic", "initializer_range") and mine != theirs:
             raise InputError(f"{path}: {field.name} is {theirs}, the running engine has {mine}")
 
 

@@ -18,9 +18,12 @@ def packed_attention(
     v: Float[Array, "B T N D"],
     segment_ids: Int[Array, "B T"],
     parallel: Parallel = SINGLE,
+    *,
+    ordered: bool = False,
 ) -> Float[Array, "B T H D"]:
     """Causal attention within the segments of packed rows, of which this device has one part (the context
     axis). Keys and values are gathered: with grouped heads they are a small fraction of the queries.
+    `ordered`: the softmax adds in an order of its own, see kernels/sums.py.
 
     Padding (segment 0) gets something finite, which is read by no one.
     """
@@ -31,7 +34,7 @@ def packed_attention(
     place = parallel.rank("context") * length + jnp.arange(length)
     causal = place[:, None] >= jnp.arange(k.shape[1])[None, :]
     same = segment_ids[:, :, None] == segments[:, None, :]
-    return attention(q, k, v, same & causal & (segment_ids > 0)[:, :, None])
+    return attention(q, k, v, same & causal & (segment_ids > 0)[:, :, None], ordered=ordered)
 
 
 def attention(
@@ -39,6 +42,8 @@ def attention(
     k: Float[Array, "B S N D"],
     v: Float[Array, "B S N D"],
     mask: Bool[Array, "B T S"],
+    *,
+    ordered: bool = False,
 ) -> Float[Array, "B T H D"]:
     """Attend with H query heads over N key-value heads (H a multiple of N), scaled by D^-0.5.
 
@@ -57,7 +62,9 @@ def attention(
     )
     k, v = (x.transpose(0, 2, 1, 3).reshape(batch * kv_heads, -1, dim) for x in (k, v))
     scores = jnp.einsum("bid,bjd->bij", q, k, preferred_element_type=jnp.float32) * dim**-0.5
-    weights = rounded(_softmax(scores.reshape(batch, heads, length, -1), mask), dtype).astype(v.dtype)
+    weights = rounded(_softmax(scores.reshape(batch, heads, length, -1), mask, ordered), dtype).astype(
+        v.dtype
+    )
     weights = weights.reshape(batch * kv_heads, group * length, -1)
     out = rounded(jnp.einsum("bij,bjd->bid", weights, v, preferred_element_type=jnp.float32), dtype)
     out = out.reshape(batch, kv_heads, group, length, dim).transpose(0, 3, 1, 2, 4)
@@ -69,6 +76,8 @@ def cached_attention(
     k: Float[Array, "B N D S"],
     v: Float[Array, "B N S D"],
     mask: Bool[Array, "B T S"],
+    *,
+    ordered: bool = False,
 ) -> Float[Array, "B T H D"]:
     """`attention` over a cache, whose keys and values lie the way both products read them.
 
@@ -84,13 +93,17 @@ def cached_attention(
     )
     k, v = k.reshape(-1, dim, capacity), v.reshape(-1, capacity, dim)
     scores = jnp.einsum("bid,bdj->bij", q, k, preferred_element_type=jnp.float32) * dim**-0.5
-    weights = rounded(_softmax(scores.reshape(batch, heads, length, capacity), mask), dtype).astype(v.dtype)
+    weights = rounded(_softmax(scores.reshape(batch, heads, length, capacity), mask, ordered), dtype).astype(
+        v.dtype
+    )
     weights = weights.reshape(-1, group * length, capacity)
     out = rounded(jnp.einsum("bij,bjd->bid", weights, v, preferred_element_type=jnp.float32), dtype)
     out = out.reshape(batch, kv_heads, group, length, dim).transpose(0, 3, 1, 2, 4)
     return out.reshape(batch, length, heads, dim)
 
 
-def _softmax(scores: Float[Array, "B H T S"], mask: Bool[Array, "B T S"]) -> Float[Array, "B H T S"]:
+def _softmax(
+    scores: Float[Array, "B H T S"], mask: Bool[Array, "B T S"], ordered: bool
+) -> Float[Array, "B H T S"]:
     scores = jnp.where(mask[:, None], scores, jnp.finfo(jnp.float32).min)
-    return softmax(scores, block_sum)
+    return softmax(scores, ordered, block_sum)

@@ -47,17 +47,30 @@ def delta_rule_reference(
 
     def step(carry, token):
         state, segment = carry
-        q, k, v, g, beta, new_segment = token
+        *token, new_segment = token
         state = jnp.where((new_segment == segment)[:, None, None, None], state, 0.0)
-        state = state * jnp.exp(g)[..., None, None]
-        read = jnp.sum(state * k[..., None], axis=-2)
-        update = (v - read) * beta[..., None]
-        state = state + k[..., None] * update[..., None, :]
-        return (state, new_segment), jnp.sum(state * q[..., None], axis=-2)
+        state, out = delta_rule_step(state, *token)
+        return (state, new_segment), out
 
     tokens = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), (q, k, v, g, beta, segment_ids))
     (state, _), out = jax.lax.scan(step, (state, segment_ids[:, 0]), tokens)
     return jnp.moveaxis(out, 0, 1), state
+
+
+def delta_rule_step(
+    state: State,
+    q: Float[Array, "B H Dk"],
+    k: Float[Array, "B H Dk"],
+    v: Float[Array, "B H Dv"],
+    g: Float[Array, "B H"],
+    beta: Float[Array, "B H"],
+) -> tuple[State, Float[Array, "B H Dv"]]:
+    """One token: the state after it, and its output."""
+    state = state * jnp.exp(g)[..., None, None]
+    read = jnp.sum(state * k[..., None], axis=-2)
+    update = (v - read) * beta[..., None]
+    state = state + k[..., None] * update[..., None, :]
+    return state, jnp.sum(state * q[..., None], axis=-2)
 
 
 @jax.custom_vjp

@@ -39,13 +39,14 @@ class GroupLayout(NamedTuple):
 
 
 def block_size(rows: int, num_groups: int) -> int:
-    """Rows a block: the mean group as a power of two in [8, 128]; padding at most doubles small batches.
+    """Rows a block, a power of two from 8 to 128: half the mean group, so that about a fifth of the slots is
+    padding.
 
-    A TPU multiplies a block at a time, and reads the group's matrix for each: up to 256 rows, so that it
-    computes for longer than it reads.
+    A TPU multiplies a block at a time, and reads the group's matrix for each: the whole mean group, up to 256
+    rows, so that it computes for longer than it reads.
     """
-    mean = max(1, rows // num_groups)
-    return min(256 if platform() == "tpu" else 128, max(8, 1 << (mean - 1).bit_length()))
+    mean = 1 << (max(1, rows // num_groups) - 1).bit_length()
+    return max(8, min(256, mean) if platform() == "tpu" else min(128, mean // 2))
 
 
 def group_layout(groups: Int[Array, " R"], num_groups: int, block: int) -> GroupLayout:

@@ -3,6 +3,7 @@
 A compiler sums a long axis in an order of its choice, which depends on shapes and on what is fused around the
 sum; so a token's norm in decoding differs in the last bit from its norm in a packed row, and sooner or later
 a router picks another expert. Written as additions of whole arrays, the order is part of the program.
+This costs time, so it is done where a model is `deterministic`; otherwise sums are the compiler's.
 """
 
 from __future__ import annotations
@@ -30,17 +31,24 @@ def tree_sum(x: Float[Array, "... N"]) -> Float[Array, ...]:
     return x[..., 0]
 
 
+def total(x: Float[Array, "... N"], ordered: bool) -> Float[Array, ...]:
+    """Sum of the last axis: `tree_sum`, or in the compiler's order."""
+    return tree_sum(x) if ordered else jnp.sum(x, axis=-1)
+
+
 def log_probability(shifted: Float[Array, ...], total: Float[Array, ...]) -> Float[Array, ...]:
     """shifted - log(total): of an outcome with weight exp(shifted) among weights that sum to `total`."""
     return pinned(shifted) - pinned(jnp.log(total))
 
 
 def softmax(
-    x: Float[Array, "... N"], total: Callable[[jax.Array], jax.Array] = tree_sum
+    x: Float[Array, "... N"], ordered: bool, ordered_sum: Callable[[jax.Array], jax.Array] = tree_sum
 ) -> Float[Array, "... N"]:
-    """Over the last axis, whose exponentials `total` adds."""
+    """Over the last axis, whose exponentials `ordered_sum` adds where the order matters."""
+    if not ordered:
+        return jax.nn.softmax(x, axis=-1)
     exponentials = jnp.exp(x - jax.lax.stop_gradient(jnp.max(x, axis=-1, keepdims=True)))
-    return exponentials / total(exponentials)[..., None]
+    return exponentials / ordered_sum(exponentials)[..., None]
 
 
 def block_sum(x: Float[Array, "... N"]) -> Float[Array, ...]:

@@ -47,23 +47,23 @@ def gated_attention(
     dropped, which is how padding is skipped), `mask` the places that each token may see.
     """
     batch, length, _ = x.shape
-    dim, eps = config.head_dim, config.rms_norm_eps
+    dim = config.head_dim
     # Queries and their output gates are interleaved per head in the fused projection.
     q, gate = jnp.split(
         matmul(x, params["q"]).reshape(batch, length, config.num_attention_heads, 2 * dim), 2, axis=-1
     )
     k = matmul(x, params["k"]).reshape(batch, length, config.num_key_value_heads, dim)
     v = matmul(x, params["v"]).reshape(batch, length, config.num_key_value_heads, dim)
-    q = rotate(rms_norm(q, params["q_norm"], eps), positions, config)
-    k = rotate(rms_norm(k, params["k_norm"], eps), positions, config)
+    q = rotate(rms_norm(q, params["q_norm"], config), positions, config)
+    k = rotate(rms_norm(k, params["k_norm"], config), positions, config)
     if cache is None:
-        out = packed_attention(q, k, v, segment_ids, parallel)
+        out = packed_attention(q, k, v, segment_ids, parallel, ordered=config.deterministic)
     else:
         assert mask is not None
         rows = jnp.arange(batch)[:, None]
         k = cache[0].at[rows, :, :, write_at].set(k.astype(cache[0].dtype), mode="drop")
         v = cache[1].at[rows, :, write_at].set(v.astype(cache[1].dtype), mode="drop")
         cache = (k, v)
-        out = cached_attention(q, k, v, mask)
+        out = cached_attention(q, k, v, mask, ordered=config.deterministic)
     out = rounded(out.astype(jnp.float32) * jax.nn.sigmoid(gate.astype(jnp.float32)), x.dtype)
     return matmul(out.reshape(batch, length, -1), params["o"]), cache

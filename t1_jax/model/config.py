@@ -45,6 +45,8 @@ class ModelConfig:
     initializer_range: float = 0.02
     mtp_num_hidden_layers: Literal[0, 1] = 0  # layers of the multi-token prediction head (model/mtp.py)
     dtype: Literal["bfloat16", "float32"] = "bfloat16"  # of activations and matrix products
+    # Engine and learner compute the same sums in the same order, whatever batch, pieces and packing.
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         def require(condition: bool, message: str) -> None:
@@ -139,6 +141,8 @@ class ModelConfig:
     def to_hf(self) -> dict[str, Any]:
         """The content of a config.json that transformers reads as `qwen3_5_moe_text`."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if not values["deterministic"]:  # ours alone
+            del values["deterministic"]
         rope = {
             "rope_type": "default",
             "rope_theta": values.pop("rope_theta"),

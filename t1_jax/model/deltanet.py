@@ -8,12 +8,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from t1_jax.kernels.delta_rule import delta_rule_chunked, delta_rule_resumed
+from t1_jax.kernels.delta_rule import (
+    chunk_size,
+    delta_rule_chunked,
+    delta_rule_resumed,
+    delta_rule_step,
+)
 from t1_jax.kernels.rounding import matmul, rounded
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.norm import gated_rms_norm, l2_norm
 from t1_jax.parallel.axes import SINGLE, Parallel
 from t1_jax.parallel.context import conv_history
+
+
+def document_alignment(config: ModelConfig) -> int:
+    """Documents of a packed row start at multiples of it: a deterministic model's have the chunks then that
+    they have alone.
+    """
+    return chunk_size() if config.deterministic else 1
 
 
 def causal_conv(
@@ -53,7 +65,9 @@ def gated_deltanet(
 
     `config` says how many heads there are in `params`. `cache` is (last W-1 conv inputs [B, W-1, C], state
     float32 [B, Hv, Dk, Dv], pending float32 [B, C, F], see `delta_rule_resumed`) of rows that have
-    `read` tokens; None means zeros. Masked tokens (padding, on the right) change none of these.
+    `read` tokens; None means zeros. With it a deterministic model computes the very sums that it computes
+    without; otherwise a single token costs no more than a step of the rule. Masked tokens (padding, on the
+    right) change none of these.
     """
     batch, length, _ = x.shape
     key_heads, value_heads = config.linear_num_key_heads, config.linear_num_value_heads
@@ -68,8 +82,8 @@ def gated_deltanet(
     mixed = causal_conv(qkv, params["conv"], history, segment_ids)
 
     q, k, v = jnp.split(mixed, [key_heads * key_dim, 2 * key_heads * key_dim], axis=-1)
-    q = l2_norm(q.reshape(batch, length, key_heads, key_dim)) * key_dim**-0.5
-    k = l2_norm(k.reshape(batch, length, key_heads, key_dim))
+    q = l2_norm(q.reshape(batch, length, key_heads, key_dim), config) * key_dim**-0.5
+    k = l2_norm(k.reshape(batch, length, key_heads, key_dim), config)
     v = v.reshape(batch, length, value_heads, value_dim).astype(jnp.float32)
 
     valid = token_mask[..., None]
@@ -82,12 +96,21 @@ def gated_deltanet(
         state = jnp.zeros((batch, value_heads, key_dim, value_dim), jnp.float32)
         out, _ = delta_rule_chunked(q, k, v, g, beta, segment_ids, state, parallel=parallel)
     else:
-        assert read is not None
+        _, state, pending = cache
         count = jnp.sum(token_mask, axis=1, dtype=jnp.int32)
-        out, pending, state = delta_rule_resumed(q, k, v, g, beta, count, read, cache[2], cache[1])
+        if config.deterministic:
+            assert read is not None
+            out, pending, state = delta_rule_resumed(q, k, v, g, beta, count, read, pending, state)
+        else:
+            q, k = (jnp.repeat(part, value_heads // key_heads, axis=2) for part in (q, k))
+            if length == 1:
+                state, last = delta_rule_step(state, *(x[:, 0] for x in (q, k, v, g, beta)))
+                out = last[:, None]
+            else:
+                out, state = delta_rule_chunked(q, k, v, g, beta, segment_ids, state)
         everything = jnp.concatenate([history.astype(qkv.dtype), qkv], axis=1)
         last = count[:, None] + jnp.arange(history_length)
         history = jnp.take_along_axis(everything, last[..., None], axis=1).astype(history.dtype)
         cache = (history, state, pending)
-    out = gated_rms_norm(out, z, params["norm"], config.rms_norm_eps)
+    out = gated_rms_norm(out, z, params["norm"], config)
     return matmul(out.reshape(batch, length, -1), params["out"]), cache

@@ -25,11 +25,10 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from t1_jax.kernels.cross_entropy import token_logprobs as flat_token_logprobs
-from t1_jax.kernels.delta_rule import chunk_size
 from t1_jax.kernels.rounding import rounded
 from t1_jax.model.attention import gated_attention
 from t1_jax.model.config import ModelConfig
-from t1_jax.model.deltanet import gated_deltanet
+from t1_jax.model.deltanet import document_alignment, gated_deltanet
 from t1_jax.model.moe import routed_experts_mlp, shared_expert_mlp
 from t1_jax.model.norm import rms_norm
 from t1_jax.model.parameters import Params, abstract, cast_params, init_params
@@ -61,8 +60,9 @@ class Cache:
 
     k [P, B, kv heads, head_dim, S] and v [P, B, kv heads, S, head_dim], as attention's products read them;
     conv [P, I-1, B, taps-1, channels], the last inputs of each convolution;
-    state float32 [P, I-1, B, value heads, Dk, Dv], before the unfinished chunk, of which pending float32
-    [P, I-1, B, C, F] holds the tokens; lengths int32 [B], tokens consumed so far.
+    state float32 [P, I-1, B, value heads, Dk, Dv]; pending float32 [P, I-1, B, C, F], where the model is
+    deterministic: the state is the one before the unfinished chunk then, and these are that chunk's tokens
+    (C is 0 otherwise); lengths int32 [B], tokens consumed so far.
     """
 
     k: jax.Array
@@ -94,13 +94,14 @@ def init_cache(config: ModelConfig, batch: int, max_length: int) -> Cache:
     dtype = jnp.float32 if jax.default_backend() == "cpu" else config.dtype
     conv = (periods, linear, batch, config.linear_conv_kernel_dim - 1, config.conv_dim)
     heads = (config.linear_num_value_heads, config.linear_key_head_dim, config.linear_value_head_dim)
+    chunk = document_alignment(config) if config.deterministic else 0
     width = config.linear_num_key_heads * heads[1] + heads[0] * (heads[2] + 2)
     return Cache(
         k=jnp.zeros((periods, batch, kv_heads, dim, max_length), dtype),
         v=jnp.zeros((periods, batch, kv_heads, max_length, dim), dtype),
         conv=jnp.zeros(conv, dtype),
         state=jnp.zeros((periods, linear, batch, *heads), jnp.float32),
-        pending=jnp.zeros((periods, linear, batch, chunk_size(), width), jnp.float32),
+        pending=jnp.zeros((periods, linear, batch, chunk, width), jnp.float32),
         lengths=jnp.zeros((batch,), jnp.int32),
     )
 
@@ -167,7 +168,7 @@ def forward(
     def by_token(x: jax.Array) -> jax.Array:  # [P, I, B, T, *] -> [B, T, L, *]
         return jnp.moveaxis(x.reshape(-1, *x.shape[2:]), 0, 2)
 
-    hidden = rms_norm(hidden, params["final_norm"], config.rms_norm_eps)
+    hidden = rms_norm(hidden, params["final_norm"], config)
     return Output(hidden, by_token(selected), by_token(router_logits), cache)
 
 
@@ -234,7 +235,7 @@ def _linear_layer(
     kept: tuple[jax.Array, jax.Array, jax.Array] | None,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, Any]]:
     with jax.named_scope("deltanet"):
-        normed = rms_norm(hidden, moe["input_norm"], shared.config.rms_norm_eps)
+        normed = rms_norm(hidden, moe["input_norm"], shared.config)
         linear = shared.gather("linear", linear)
         mixed, kept = gated_deltanet(
             normed,
@@ -259,7 +260,7 @@ def _full_layer(
     kv: tuple[jax.Array, jax.Array] | None,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, Any]]:
     with jax.named_scope("attention"):
-        normed = rms_norm(hidden, moe["input_norm"], shared.config.rms_norm_eps)
+        normed = rms_norm(hidden, moe["input_norm"], shared.config)
         full = shared.gather("full", full)
         mixed, kv = gated_attention(
             normed, full, shared.heads, shared.positions, shared.segment_ids, kv, shared.mask,
@@ -275,9 +276,11 @@ def _feed_forward(
     """The second half of a layer: norm, router, experts and shared expert, added to the residual stream."""
     config, parallel = shared.config, shared.parallel
     params = shared.gather("moe", params)
-    normed = rms_norm(hidden, params["post_norm"], config.rms_norm_eps)
+    normed = rms_norm(hidden, params["post_norm"], config)
     with jax.named_scope("router"):
-        routing = route(normed, params["router"], config.num_experts_per_tok, replay)
+        routing = route(
+            normed, params["router"], config.num_experts_per_tok, replay, ordered=config.deterministic
+        )
     with jax.named_scope("experts"):
         flat = normed.reshape(-1, normed.shape[-1])
         selected, weights = (
@@ -332,7 +335,15 @@ def token_statistics(
     """Log-probability of targets[b, t] after hidden[b, t], and the entropy there in nats; float32."""
     flat = hidden.reshape(-1, hidden.shape[-1])
     head = _head(params, config, parallel)
-    out = flat_token_logprobs(flat, head, targets.reshape(-1), temperature, chunk=chunk, parallel=parallel)
+    out = flat_token_logprobs(
+        flat,
+        head,
+        targets.reshape(-1),
+        temperature,
+        chunk=chunk,
+        parallel=parallel,
+        ordered=config.deterministic,
+    )
     return out[0].reshape(targets.shape), out[1].reshape(targets.shape)
 
 

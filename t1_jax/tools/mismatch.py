@@ -39,9 +39,9 @@ from sandbox.trajectory import Trajectory
 from t1_jax.checkpoint.manager import load_checkpoint
 from t1_jax.data.packing import aligned, first_fit, pack, split_microbatches
 from t1_jax.data.trajectories import Document, read_trajectories, to_document
-from t1_jax.kernels.delta_rule import chunk_size
 from t1_jax.model import transformer
 from t1_jax.model.config import ModelConfig
+from t1_jax.model.deltanet import document_alignment
 from t1_jax.observability.progress import progress
 from t1_jax.tools.retokenize import Retokenized, retokenize
 from t1_jax.train.step import batch_logprobs
@@ -185,7 +185,7 @@ def _learner(
     row_length: int,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Per document: log-probs float32 [T] (entry t is of token t) and experts used int32 [T, L, K]."""
-    align = chunk_size()
+    align = document_alignment(config)
     groups: dict[float, list[int]] = defaultdict(list)
     for index, temperature in enumerate(temperatures):
         groups[temperature].append(index)

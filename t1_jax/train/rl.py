@@ -26,8 +26,8 @@ from sandbox.files import write_json
 from t1_jax.checkpoint.manager import RunState, load_config, save_checkpoint
 from t1_jax.config import save_config
 from t1_jax.data.packing import Aggregation, pack, split_microbatches
-from t1_jax.kernels.delta_rule import chunk_size
 from t1_jax.model.config import ModelConfig
+from t1_jax.model.deltanet import document_alignment
 from t1_jax.model.parameters import abstract
 from t1_jax.model.transformer import RematPolicy
 from t1_jax.observability.metrics import MetricsWriter
@@ -292,8 +292,7 @@ def run(config: RLConfig) -> dict[str, Any]:
                         row_length=config.row_length,
                         aggregation=config.aggregation,
                         routes_shape=routes_shape,
-                        # Then the learner's sums are the engine's, wherever a document lies.
-                        align=chunk_size(),
+                        align=document_alignment(model),
                     )
                     metrics["train/learning_rate"] = float(schedule(state.step))
                     split = split_microbatches(packed, config.rows, at_least=microbatches)

@@ -1,4 +1,4 @@
-"""What the engine records, a learner computes to the last bit: whatever batch, pieces and packing."""
+"""What a deterministic engine records, a learner computes to the last bit, however either batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from t1_jax.data.packing import pack
 from t1_jax.data.trajectories import Document
 from t1_jax.engine.request import GenerateRequest, GenerateResult, SamplingParams
 from t1_jax.engine.scheduler import Scheduler
-from t1_jax.kernels.delta_rule import chunk_size
+from t1_jax.model.deltanet import document_alignment
 from t1_jax.train.step import batch_logprobs
 from tests.engine.conftest import CONFIG, init
 
@@ -69,10 +69,10 @@ def play(params, config):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize("live", [True, False])
 def test_the_learner_computes_what_the_engine_recorded(dtype, live):
-    config = dataclasses.replace(CONFIG, dtype=dtype)
+    config = dataclasses.replace(CONFIG, dtype=dtype, deterministic=True)
     params = init(config, jax.random.key(0))
     documents = play(params, config)
-    batch = pack(documents, row_length=ROW, align=chunk_size())
+    batch = pack(documents, row_length=ROW, align=document_alignment(config))
     assert len(batch["tokens"]) < len(documents)  # some rows hold several
     recorded = batch.pop("routed_experts")
     if not live:

@@ -17,8 +17,14 @@ TINY = load_config(ModelConfig, "configs/model/tiny.yaml")
             {"num_hidden_layers": 6},
             "num_hidden_layers is 6, expected a multiple of full_attention_interval 4",
         ),
-        ({"num_attention_heads": 5}, "num_attention_heads 5 is not a multiple of num_key_value_heads"),
-        ({"linear_num_value_heads": 3}, "linear_num_value_heads 3 is not a multiple of linear_num_key_heads"),
+        (
+            {"num_attention_heads": 5, "num_key_value_heads": 2},
+            "num_attention_heads 5 is not a multiple of num_key_value_heads",
+        ),
+        (
+            {"linear_num_value_heads": 3, "linear_num_key_heads": 2},
+            "linear_num_value_heads 3 is not a multiple of linear_num_key_heads",
+        ),
         ({"num_experts": 2}, "num_experts is 2, expected num_experts_per_tok"),
         ({"num_experts": 70000}, "num_experts is 70000"),
         ({"hidden_size": 0}, "hidden_size is 0, expected a positive number"),
@@ -35,7 +41,7 @@ def test_config_json_and_back():
     written = json.loads(json.dumps(TINY.to_hf()))
     assert ModelConfig.from_hf(written) == TINY
     assert ModelConfig.from_hf({"model_type": "qwen3_5_moe", "text_config": written}) == TINY
-    assert written["layer_types"] == ["linear_attention"] * 3 + ["full_attention"]
+    assert written["layer_types"] == (["linear_attention"] * 3 + ["full_attention"]) * 2
 
 
 def test_config_json_of_something_else_is_refused():
@@ -74,7 +80,7 @@ def test_the_period_is_read_from_the_layer_types():
         ["linear_attention"] * 4,
         ["full_attention"],
     ):
-        with pytest.raises(InputError, match="layer_types is not, 4 layers long, a repeated period"):
+        with pytest.raises(InputError, match="layer_types is not, 8 layers long, a repeated period"):
             ModelConfig.from_hf({**TINY.to_hf(), "layer_types": types})
 
 
