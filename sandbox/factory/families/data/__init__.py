@@ -1,0 +1,1 @@
+"""Questions to tables of numbers."""

@@ -1,0 +1,1 @@
+"""Character sets and binary encodings."""

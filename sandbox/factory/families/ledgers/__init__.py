@@ -1,0 +1,1 @@
+"""Accounts, invoices and sheets."""

@@ -1,0 +1,1 @@
+"""Texts made from templates and data."""
