@@ -59,6 +59,25 @@ def solvable(rng: Random, level: int, choose: Callable, make: Make, worked: Work
     raise ValueError(f"{_TRIES} choices at level {level} have no result")
 
 
+def answerable(
+    rng: Random, count: int, choose: Callable[[Random], dict], make: Make, worked: Callable, **drawn: Any
+) -> dict[str, Any]:
+    """The parameters `drawn` with `count` cases of `choose(rng)`, no two alike, that have an answer in most
+    inputs. Each case gets a script's name."""
+    p, cases = Params(**drawn, seed=""), list[dict]()
+    samples = [make(rng, p) for _ in range(5)]
+    for _ in range(_TRIES * count):
+        case = choose(rng)
+        if case not in cases and sum(bool(tidy(worked(made, case, p))) for made in samples) >= 4:
+            cases.append(case)
+        if len(cases) == count:
+            named = [
+                case | {"script": f"{name}.sh"} for case, name in zip(cases, words(rng, count), strict=True)
+            ]
+            return drawn | {"cases": named}
+    raise ValueError(f"fewer than {count} questions have an answer")
+
+
 def wordings(p: Params, opens: Sequence[str], rules: Sequence[str]) -> list[str]:
     """Instructions for a program that prints, or with `p.out` "" changes a folder: each of `opens`, sentences
     that say what is needed, in several frames; `rules` become a list."""
@@ -66,8 +85,9 @@ def wordings(p: Params, opens: Sequence[str], rules: Sequence[str]) -> list[str]
     what = "file" if "." in p.source else "folder"
     listed, call = "\n".join(f"- {rule}" for rule in rules), f"{program} /app/{p.script} {what.upper()}"
     frames = _PRINT if p.out else _CHANGE
+    named = {"source": p.source, "script": p.script, "out": p.out}
     return [
-        frame.format(open=text, rules=listed, call=call, kind=kind, what=what, **vars(p))
+        frame.format(open=text, rules=listed, call=call, kind=kind, what=what, **named)
         for text in opens
         for frame in frames
     ]
@@ -90,6 +110,30 @@ _CHANGE = (
     "Then do it to /app/{source}, once.",
     "The {what} /app/{source} is one of many. {open} Do it by a {kind}, called as `{call}`:\n{rules}\n\n"
     "/app/{source} itself must have been treated once in the end. Other {what}s come later.",
+)
+
+
+def question_wordings(p: Params, opens: Sequence[str], asked: Sequence[str], rules: str) -> list[str]:
+    """Instructions for `questions`: `asked` becomes a list; `rules`, sentences, hold for all answers."""
+    what = "file" if "." in p.source else "folder"
+    listed = "\n".join(f"- {line}" for line in asked)
+    return [
+        frame.format(open=text, asked=listed, rules=rules, what=what, argument=what.upper(), source=p.source)
+        for text in opens
+        for frame in _ASK
+    ]
+
+
+_ASK = (
+    "{open} /app/{source} is such a {what}. For each line of this list write a bash script in /app that "
+    "prints the answer for the {what} named by its argument:\n{asked}\n\n{rules} We will ask the same of "
+    "others.",
+    "{open} Please put each of these questions into a bash script, in /app, to be called as `bash NAME "
+    "{argument}`, which prints the answer:\n{asked}\n\n{rules} Try them on /app/{source}; they are for any "
+    "{what} of the kind.",
+    "Have a look at /app/{source}. {open} The answers must come from bash scripts, named as below, that lie "
+    "in /app and get the path of a {what} as their argument. {rules}\n\n{asked}\n\nWe will use them on more "
+    "than this one.",
 )
 
 
