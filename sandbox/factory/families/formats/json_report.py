@@ -125,7 +125,10 @@ def instruction(p):
     rules += [f"only orders {' and '.join(p.only)} count"] * bool(p.only) + [
         "of equal lines, print only one (the first)"
     ] * p.unique
-    ends = {"lines": "`lines: N` with the number of lines before it", "quantities": "`quantity: N` with the sum of all quantities of all items of the orders that count (null is 0)"}
+    ends = {
+        "lines": "`lines: N` with the number of lines before it",
+        "quantities": "`quantity: N` with the sum of all quantities of all items of the orders that count (null is 0)",
+    }
     rules += [f"at the end print {ends.get(p.total)}"] * bool(p.total)
     return wordings(p, OPENS, rules)
 
