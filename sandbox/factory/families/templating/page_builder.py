@@ -38,7 +38,7 @@ def bold(text):
 
 
 def draw(rng, level):
-    markup = rng.sample(list(MARKUP), min(5, level + (rng.random() < 0.5)))
+    markup = rng.sample(list(MARKUP), min(5, rng.randint(1, 2) + level // 2))
     markup.sort(key=lambda rule: "before" not in rule)
     return names(rng, "", "py") | {
         "out": "",
