@@ -3,14 +3,14 @@
 Hard: later files win, but they can also take back or add to what the earlier ones say.
 """
 
-from sandbox.factory.kit import words
+from sandbox.factory.kit import word, words
 from sandbox.factory.scripts import names, printer, solvable, wordings
 
 SKILLS = ("awk", "associative arrays", "configuration files", "sort")
 
 # A line of a later file, beside `key = value`: how people say it -> awk's rule, in which k is the full name of the key.
 MARKS = {
-    "`key += value` appends a space and the value to what the key has so far (or sets it, if there is nothing)": 'o == "+" { v[k] = (k in v) ? v[k] " " x : x; next }',
+    "`key += value` appends a space and the value to what the key has so far (and sets it, where it has nothing)": 'o == "+" { v[k] = v[k] == "" ? x : v[k] " " x; next }',
     "`!key` takes the key away": 'o == "!" { delete v[k]; next }',
     "`key ?= value` sets the key only if it is not set so far": 'o == "?" { if (!(k in v)) v[k] = x; next }',
     "`key -= value` removes that word wherever it is among the words of the key's value": 'o == "-" { if (k in v) { n = split(v[k], w, " "); t = ""; for (i = 1; i <= n; i++) if (w[i] != x) t = t (t == "" ? "" : " ") w[i]; v[k] = t } next }',
@@ -60,6 +60,7 @@ def make(rng, p):
             for _ in range(p.size // 2):
                 key, value = rng.choice(keys[:4]), rng.choice(["yes", "off", "4k", "16k", "", *keys])
                 sign = rng.choice([*signs, ""])
+                value = value or word(rng) if sign else value
                 lines.append(
                     f"!{key}" if sign == "!" else f"{key} {sign}= {value}".replace("  =", " =").rstrip()
                 )
@@ -83,7 +84,7 @@ def worked(made, p):
                 left, _, value = line.partition("=")
                 key, _, sign = left.strip().partition(" ")
                 value, place = value.strip(), (section, key)
-                if sign == "+" and place in found:
+                if sign == "+" and found.get(place):
                     found[place] += " " + value
                 elif sign == "-":
                     if place in found:
@@ -103,7 +104,7 @@ def worked(made, p):
             case "SEC":
                 lines.append(f"{section}.{key}={value}")
             case "exp":
-                lines.append(f"export {section}_{key}".upper() + f"='{value}'")
+                lines.append("export " + f"{section}_{key}".upper() + f"='{value}'")
             case "KEY":
                 lines.append(f"{key} ({section}): {value}")
             case _:
