@@ -3,7 +3,7 @@
 Hard: up to forty steps in a row, where a commit on the wrong branch or a merge of the wrong kind shows for ever.
 """
 
-from sandbox.factory.kit import PEOPLE, at, hidden, output, word, words
+from sandbox.factory.kit import PEOPLE, at, hidden, output, read, word, words
 
 SKILLS = ("git commit", "git switch", "git merge", "git tag", "git cherry-pick", "patience")
 BINARIES = ("git",)
