@@ -60,7 +60,7 @@ def draw(rng, level):
                 step = {
                     "a": word(rng, PEOPLE),
                     "f": rng.choice([*mine, f"{next(fresh)}.txt"]),
-                    "w": word(rng),
+                    "w": f"{word(rng)}{len(steps)}",
                     "s": subject,
                 }
                 files[step["f"]] = here
@@ -89,7 +89,7 @@ def draw(rng, level):
                 step = {"t": f"{next(fresh)}-{len(steps)}", "s": subject}
             case "change":
                 # Only a commit that nothing else has: the last step made it, on this branch.
-                if steps and steps[-1][0].startswith("commit"):
+                if steps and steps[-1][0].startswith("commit {f}"):
                     step = {"s": subject}
             case "delete" | "rename":
                 if len(mine) > 1:
@@ -128,7 +128,7 @@ def files(rng, p):
 
 
 def instruction(p):
-    rules = f"Every commit and tag is made by {p.person} <agent@example.org>; but for other authors that the plan names; messages are as in the plan, without more; steps that do not say commit or merge make none. In the end, write to /app/{p.out} {p.report}."
+    rules = f"Every commit and tag is made by {p.person} <agent@example.org>, but for other authors that the plan names; messages are as in the plan, without more; steps that do not say commit or merge make none. In the end, write to /app/{p.out} {p.report}."
     return [
         f"Make the git repository /app/{p.folder} as the plan /app/{p.plan} says, its {len(p.steps) + 1} steps one after the other. It is a new repository whose first branch is main. {rules}",
         f"/app/{p.plan} tells the history of a repository in {len(p.steps) + 1} steps. Please make it: a new git repository in /app/{p.folder}, beginning with the branch main, then step by step as planned. {rules}",
@@ -145,6 +145,7 @@ def solution(p):
         start,
         *[f"cd /app/{p.folder} && {STEPS[kind].format(**step)}" for kind, step in p.steps],
         seal,
+        f"cd /app/{p.folder} && {REPORTS[p.report][0]} > ../{p.out}",
     ]
 
 
@@ -248,7 +249,7 @@ def history_is_right(p, chosen):
     for name in chosen:
         found = graph(git(p, "log", "--format=%H%x09%P%x09%s%x09%an", names(p, name)))
         wanted = [
-            (commits[n][0], [commits[m][0] for m in commits[n][1]], p.person)
+            (commits[n][0], [commits[m][0] for m in commits[n][1]], commits[n][3])
             for n in ancestors(commits, heads[name])
         ]
         assert sorted(found) == sorted(wanted), name
