@@ -27,7 +27,7 @@ QUESTIONS = {
     "the number of commits after the one with the tag release": ("git rev-list --count release..HEAD", lambda c: [str(next(i for i, x in enumerate(c) if x["release"]))]),
     "the files that differ between the tag release and now, in byte order (added and deleted ones too)": ("git diff --no-renames --name-only release HEAD | LC_ALL=C sort", lambda c: differ(next(x["tree"] for x in c if x["release"]), c[0]["tree"])),
     "the longest subject of all (of equally long ones the newest)": ("git log --format=%s | awk 'length($0) > n { n = length($0); s = $0 } END { print s }'", lambda c: [max((x["subject"] for x in c), key=len)]),
-    "the subject of the commit that touches most files (of several the newest)": ("git log --no-renames --format=@%s --name-only | awk '/^@/ { if (n > m) { m = n; t = s } s = substr($0, 2); n = 0; next } NF { n++ } END { print n > m ? s : t }'", lambda c: [max(c, key=lambda x: len(x["changed"]))["subject"]]),
+    "the subject of the commit that touches most files (of several the newest)": ("git log --no-renames --format=@%s --name-only | awk '/^@/ { if (n > m) { m = n; t = s } s = substr($0, 2); n = 0; next } NF { n++ } END { print (n > m ? s : t) }'", lambda c: [max(c, key=lambda x: len(x["changed"]))["subject"]]),
     "the authors who never touched a file below src/, each once, in byte order": ("comm -23 <(git log --format=%an | LC_ALL=C sort -u) <(git log --format=%an -- src | LC_ALL=C sort -u)", lambda c: sorted({x["author"] for x in c} - {x["author"] for x in c if any(f.startswith("src/") for f in x["changed"])})),
 }  # fmt: skip
 
