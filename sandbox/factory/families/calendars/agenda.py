@@ -52,7 +52,7 @@ def choose(rng, level):
         "repeats": rng.sample(list(REPEATS), min(5, level)),
         "until": level > 1 and rng.random() < 0.6,
         "count": level > 1,
-        "except": level > 2 and rng.random() < 0.7,
+        "removed": level > 2 and rng.random() < 0.7,
         "folded": level > 3 and rng.random() < 0.7,
         "first": str(first),
         "last": str(first + timedelta(rng.randint(20, 40))),
@@ -81,11 +81,7 @@ def make(rng, p):
                 + [""]
             )
             part.append(f"RRULE:FREQ={kind[0]}{end}")
-            part += [
-                f"EXDATE:{kind[2](day, n):%Y%m%d}"
-                for n in range(6)
-                if getattr(p, "except") and rng.random() < 0.3
-            ]
+            part += [f"EXDATE:{kind[2](day, n):%Y%m%d}" for n in range(6) if p.removed and rng.random() < 0.3]
         rng.shuffle(part)
         if p.folded:
             part = [
@@ -129,7 +125,7 @@ def instruction(p):
     rules += [
         "COUNT=N in it is the number of times, the first one and those that are taken out included"
     ] * p.count + ["UNTIL=20250310 in it is the last day on which it may happen"] * p.until
-    rules += ["a line EXDATE:20250310 takes out that day; there may be several"] * getattr(p, "except") + [
+    rules += ["a line EXDATE:20250310 takes out that day; there may be several"] * p.removed + [
         "a line that begins with a space goes on the line before (without that space)"
     ] * p.folded
     rules += [p.only] * bool(p.only) + [
