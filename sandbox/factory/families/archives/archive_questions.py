@@ -3,6 +3,7 @@
 Hard: an archive has folders and links beside its files, and some answers need what is inside.
 """
 
+import functools
 import io
 
 from sandbox.factory.kit import word, words
@@ -89,15 +90,16 @@ def make(rng, p):
     return file.getvalue()
 
 
-def worked(data, case, p):
+@functools.lru_cache(maxsize=8)
+def members(data):
     import tarfile
 
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-        found = [
-            (m.size, m.name, tar.extractfile(m).read().decode() if m.isfile() else "")
-            for m in tar
-            if TESTS[case["test"]][1](m)
-        ]
+        return [(m, tar.extractfile(m).read().decode() if m.isfile() else "") for m in tar]
+
+
+def worked(data, case, p):
+    found = [(m.size, m.name, text) for m, text in members(data) if TESTS[case["test"]][1](m)]
     return (ANSWERS | INSIDE)[case["answer"]][1](found) if found else ""
 
 
