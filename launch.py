@@ -423,16 +423,24 @@ def bench_learner(words: list[str]) -> None:
 
 def plan(options: argparse.Namespace, words: list[str]) -> None:
     """Compile the training step for a TPU slice on this machine: memory, collectives, roofline."""
+    from t1_jax.tools import plan_table
     from t1_jax.tools.plan import PlanConfig
     from t1_jax.tools.plan import run as make_plan
 
     parser = _parser("plan", f"{plan.__doc__} Fields of the config are options: --section.field value.")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--search", help="find the smallest slice of a generation that fits, such as v5p")
+    table = parser.add_mutually_exclusive_group()
+    table.add_argument("--check", type=Path, help="a table of plans whose row of this config must still hold")
+    table.add_argument("--record", type=Path, help="a table of plans to put this one into")
     own, rest = parser.parse_known_args(words)
     require_writable(own.out)
     result = make_plan(load_config(PlanConfig, options.config, rest), own.out, own.search)
     print(json.dumps(result))
+    if own.record:
+        plan_table.record(own.record, options.config.stem, result)
+    if own.check:
+        plan_table.check(own.check, options.config.stem, result)
 
 
 def pod(options: argparse.Namespace, words: list[str]) -> int:

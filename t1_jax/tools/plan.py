@@ -35,8 +35,10 @@ from t1_jax.train.optimizer import OptimizerConfig, make_optimizer
 from t1_jax.train.state import abstract_state
 from t1_jax.train.step import make_train_step
 
-# Bytes that a trained parameter takes at the least: master, two moments and gradient in float32.
-_STATE_BYTES = 16
+# Bytes that a trained parameter takes at the least, beside its moments: master and gradient in float32.
+_STATE_BYTES = 8
+# Tokens of a microbatch on a device in the leaner of the two meshes that a search tries.
+_LEAN_TOKENS = 8192
 _LIMIT = re.compile(r"Used ([\d.]+)([KMG]) of ([\d.]+)([KMG]) hbm")
 
 
@@ -131,7 +133,7 @@ def plan(config: PlanConfig) -> dict[str, Any]:
         "model_flops_per_step": step_flops(config.model, tokens, config.row_length),
     }
     lowered = lower_step(config, mesh)
-    started = time.monotonic()
+    started, worked = time.monotonic(), time.process_time()
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
@@ -144,8 +146,9 @@ def plan(config: PlanConfig) -> dict[str, Any]:
             "fits": False,
             "peak_hbm_bytes": peak,
             "compile_seconds": time.monotonic() - started,
+            "compile_cpu_seconds": time.process_time() - worked,
         }
-    seconds = time.monotonic() - started
+    seconds, cpu_seconds = time.monotonic() - started, time.process_time() - worked
     memory = compiled.memory_analysis()
     peak = chip.devices * max(
         memory.peak_memory_in_bytes,
@@ -157,6 +160,7 @@ def plan(config: PlanConfig) -> dict[str, Any]:
         "peak_hbm_bytes": peak,
         "fits": peak <= chip.hbm_bytes,
         "compile_seconds": seconds,
+        "compile_cpu_seconds": cpu_seconds,
         **_roofline(counted, chip, chips, result["model_flops_per_step"]),
     }
 
@@ -178,7 +182,9 @@ def count(text: str, config: PlanConfig, mesh: Mesh) -> Module:
             matrices = [sizes for _, sizes in operands if len(sizes) >= 3]
             heads_tokens_dim = max(matrices, key=lambda s: int(np.prod(s)))
             *heads, tokens, dim = heads_tokens_dim
-            products = 4 if "dkv" in name else 3 if "dq" in name else 2
+            # Scores and output; or, backward, scores again and four gradients, in one kernel or in two.
+            fused = max(len(sizes) for _, sizes in results) > len(heads_tokens_dim)
+            products = (5 if fused else 4) if "dkv" in name else 3 if "dq" in name else 2
             return products * 2.0 * float(np.prod(heads)) * tokens * tokens * context / 2 * dim
         return 0.0
 
@@ -209,29 +215,37 @@ def _roofline(module: Module, chip: Chip, chips: int, model_flops: float) -> dic
 
 
 def candidates(config: PlanConfig, generation: str) -> Iterator[PlanConfig]:
-    """Slices of a generation, smallest first, that could hold the trained state, each with a mesh: experts
-    over as many devices as a gather is cheap for, rows over the others, and the sequence split where there
-    are more devices than rows. Raises InputError for an unknown generation.
+    """Slices of a generation, smallest first, that could hold the trained state, each with two meshes.
+
+    Experts lie over as many devices as a gather is cheap for, rows over the others, and the sequence is split
+    where there are more devices than rows; then the same with the sequence split further and rows in turns,
+    until a device has few tokens at a time: slower, since parameters are gathered in each turn, but leaner.
+    Raises InputError for an unknown generation.
     """
     if generation not in CHIPS:
         raise InputError(f"plan --search {generation}: expected one of {', '.join(CHIPS)}")
     params, _ = count_params(config.model)
+    state_bytes = params * (_STATE_BYTES + 2 * np.dtype(config.optimizer.moments).itemsize)
     for shape in CHIPS[generation].slices:
         topology = f"{generation}:{shape}"
         chip, chips = parse_topology(topology)
-        if params * _STATE_BYTES > chips * chip.hbm_bytes:
+        if state_bytes > chips * chip.hbm_bytes:
             continue
         devices = chips * chip.devices
-        expert = max(e for e in (1, 2, 4, 8) if e <= config.model.num_experts_per_tok and devices % e == 0)
         context = 1
-        while devices // context > config.rows or config.rows % (devices // context):
+        while config.rows % (devices // context):
             context *= 2
-        expert = min(expert, devices // context)
-        microbatches = 1
-        rows = devices // context
-        microbatches = config.rows // rows
-        mesh = replace(config.mesh, replica=1, fsdp=-1, expert=expert, context=context, tensor=1)
-        yield replace(config, topology=topology, mesh=mesh, rows=rows, microbatches=microbatches)
+        lean = context
+        while lean < devices and config.row_length > lean * _LEAN_TOKENS:
+            lean *= 2
+        for split in sorted({context, lean}):
+            rows = devices // split
+            expert = max(e for e in (1, 2, 4, 8) if e <= config.model.num_experts_per_tok and rows % e == 0)
+            mesh = replace(config.mesh, replica=1, fsdp=-1, expert=expert, context=split, tensor=1)
+            yield replace(
+                config, topology=topology, mesh=mesh, rows=rows,
+                microbatches=config.microbatches * config.rows // rows,
+            )  # fmt: skip
 
 
 def run(config: PlanConfig, out: Path, search: str | None = None) -> dict[str, Any]:
