@@ -72,7 +72,9 @@ def initial_params(
     if checkpoint is not None:
         return load_checkpoint(checkpoint, shardings)
     assert model is not None
-    build = jax.jit(lambda key: init_params(model, key), out_shardings=shardings)
+    # Said, as it is of restored parameters: left open, a step would be compiled anew when a run goes on.
+    places = jax.sharding.SingleDeviceSharding(jax.devices()[0]) if shardings is None else shardings
+    build = jax.jit(lambda key: init_params(model, key), out_shardings=places)
     return build(jax.random.key(seed)), model, {"version": 0, "step": 0}
 
 

@@ -14,6 +14,7 @@ from t1_jax.engine.request import GenerateRequest, GenerateResult, SamplingParam
 from t1_jax.engine.scheduler import Outcome, Scheduler
 from t1_jax.model import transformer
 from t1_jax.model.config import ModelConfig
+from tests.fresh import fresh_params
 
 CONFIG = ModelConfig(
     vocab_size=300,
@@ -36,17 +37,15 @@ CONFIG = ModelConfig(
 )
 MAX_LENGTH = 64
 
-init = jax.jit(transformer.init_params, static_argnums=0)
-
 
 @pytest.fixture(scope="session")
 def params() -> Any:
-    return init(CONFIG, jax.random.key(0))
+    return fresh_params(CONFIG)
 
 
 @pytest.fixture(scope="session")
 def other_params() -> Any:
-    return init(CONFIG, jax.random.key(1))
+    return fresh_params(CONFIG, 1)
 
 
 class Driver:

@@ -15,7 +15,8 @@ from t1_jax.engine.request import GenerateRequest, GenerateResult, SamplingParam
 from t1_jax.engine.scheduler import Scheduler
 from t1_jax.model.deltanet import document_alignment
 from t1_jax.train.step import batch_logprobs
-from tests.engine.conftest import CONFIG, init
+from tests.engine.conftest import CONFIG
+from tests.fresh import fresh_params
 
 ROW = 256
 TEMPERATURE = 0.8
@@ -66,12 +67,17 @@ def play(params, config):
     return documents
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.fixture(scope="module", params=["bfloat16", "float32"])
+def episodes(request):
+    """(config, parameters, Documents), played once for all that is computed of them."""
+    config = dataclasses.replace(CONFIG, dtype=request.param, deterministic=True)
+    params = fresh_params(config)
+    return config, params, play(params, config)
+
+
 @pytest.mark.parametrize("live", [True, False])
-def test_the_learner_computes_what_the_engine_recorded(dtype, live):
-    config = dataclasses.replace(CONFIG, dtype=dtype, deterministic=True)
-    params = init(config, jax.random.key(0))
-    documents = play(params, config)
+def test_the_learner_computes_what_the_engine_recorded(episodes, live):
+    config, params, documents = episodes
     batch = pack(documents, row_length=ROW, align=document_alignment(config))
     assert len(batch["tokens"]) < len(documents)  # some rows hold several
     recorded = batch.pop("routed_experts")
@@ -88,7 +94,7 @@ def test_the_learner_computes_what_the_engine_recorded(dtype, live):
     assert sampled.sum() > 200
     for logprobs, experts in (plain, trained):
         assert np.array_equal(experts[read], recorded[read])
-        if dtype == "bfloat16":
+        if config.dtype == "bfloat16":
             assert np.array_equal(logprobs[sampled], batch["rollout_logprobs"][sampled])
         else:  # XLA's float32 products of few columns sum in another order for another number of rows
             np.testing.assert_allclose(logprobs[sampled], batch["rollout_logprobs"][sampled], atol=5e-5)

@@ -11,7 +11,6 @@ import subprocess
 import sys
 
 import aiohttp
-import jax
 import numpy as np
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -20,8 +19,9 @@ from sandbox.errors import InputError
 from t1_jax.checkpoint.manager import save_checkpoint
 from t1_jax.data.tokenizer import train_tokenizer
 from t1_jax.engine.server import ServeConfig, Server, _bind
+from tests.fresh import fresh_params
 
-from .conftest import CONFIG, MAX_LENGTH, init, prompt
+from .conftest import CONFIG, MAX_LENGTH, prompt
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +34,7 @@ def checkpoints(tmp_path_factory, params, other_params):
             root / f"v{version}", weights, CONFIG, tokenizer_dir=root / "tokenizer", version=version
         )
     other = dataclasses.replace(CONFIG, moe_intermediate_size=8)
-    save_checkpoint(root / "other", init(other, jax.random.key(0)), other, version=9)
+    save_checkpoint(root / "other", fresh_params(other), other, version=9)
     return root
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from t1_jax.config import load_config
 from t1_jax.model.config import ModelConfig
-from t1_jax.model.transformer import forward, init_cache, init_params, logits
+from t1_jax.model.transformer import forward, init_cache, logits
+from tests.fresh import fresh_params
 
 CONFIG = ModelConfig(
     vocab_size=64,
@@ -33,7 +34,7 @@ CONFIG = ModelConfig(
 )
 LENGTHS = (5, 9, 13)
 ROW = 32
-PARAMS = jax.jit(partial(init_params, CONFIG))(jax.random.key(0))
+PARAMS = fresh_params(CONFIG)
 RNG = np.random.default_rng(0)
 DOCUMENTS = [RNG.integers(0, CONFIG.vocab_size, length) for length in LENGTHS]
 TOKENS = jnp.asarray(RNG.integers(0, CONFIG.vocab_size, (3, ROW)))
@@ -145,7 +146,7 @@ def test_bfloat16_rounds_at_the_same_places_whatever_the_shape():
     prefill or a decoded token differed from the packed forward's, and one expert set in a hundred.
     """
     config = load_config(ModelConfig, Path(__file__).parents[2] / "configs" / "model" / "tiny.yaml")
-    params = jax.jit(partial(init_params, config))(jax.random.key(0))
+    params = fresh_params(config)
     tokens = jax.random.randint(jax.random.key(1), (4, 256), 0, config.vocab_size)
     packed = jax.jit(lambda tokens: forward(params, config, tokens))(tokens)
 

@@ -12,7 +12,8 @@ from sandbox.trajectory import Trajectory, Turn
 from t1_jax.checkpoint.manager import save_checkpoint
 from t1_jax.data.tokenizer import train_tokenizer
 from t1_jax.model.config import ModelConfig
-from t1_jax.model.transformer import forward, init_params, token_logprobs
+from t1_jax.model.transformer import forward, token_logprobs
+from tests.fresh import fresh_params
 
 CONFIG = ModelConfig(
     vocab_size=320,
@@ -36,7 +37,7 @@ CONFIG = ModelConfig(
 
 @pytest.fixture(scope="session")
 def params():
-    return jax.jit(lambda key: init_params(CONFIG, key))(jax.random.key(0))
+    return fresh_params(CONFIG)
 
 
 @pytest.fixture(scope="session")

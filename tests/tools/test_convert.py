@@ -17,10 +17,10 @@ import pytest
 from sandbox.errors import InputError
 from t1_jax.checkpoint import leaves
 from t1_jax.checkpoint.manager import load_checkpoint, save_checkpoint
-from t1_jax.model.transformer import init_params
 from t1_jax.tools import transfer
 from t1_jax.tools.convert import convert
 from tests.checkpoint.hub_folders import CONFIG, dequantised, tensors, write
+from tests.fresh import fresh_params
 
 ROOT = Path(__file__).parents[2]
 LAYOUTS = {
@@ -197,7 +197,7 @@ def test_a_trained_checkpoint_takes_the_form_of_its_base(hub, converted, tmp_pat
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_checkpoint_of_ours_goes_to_the_hub_and_back_exactly(tied, tmp_path):
     config = dataclasses.replace(CONFIG, tie_word_embeddings=tied, mtp_num_hidden_layers=1)
-    params = jax.jit(lambda key: init_params(config, key))(jax.random.key(3))
+    params = fresh_params(config, 3)
     save_checkpoint(tmp_path / "ours", params, config)
     convert(tmp_path / "ours", tmp_path / "hf", "hf")
     assert sorted(content(tmp_path / "hf")) == ["config.json", "model.safetensors"]
@@ -208,7 +208,7 @@ def test_a_checkpoint_of_ours_goes_to_the_hub_and_back_exactly(tied, tmp_path):
 
 def test_large_folders_of_ours_are_cut_into_shards(tmp_path, monkeypatch):
     monkeypatch.setattr("t1_jax.checkpoint.hub._SHARD_BYTES", 100_000)
-    params = jax.jit(lambda key: init_params(CONFIG, key))(jax.random.key(3))
+    params = fresh_params(CONFIG, 3)
     save_checkpoint(tmp_path / "ours", params, CONFIG)
     convert(tmp_path / "ours", tmp_path / "hf", "hf")
     names = sorted(path.name for path in (tmp_path / "hf").glob("*.safetensors"))

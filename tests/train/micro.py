@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from sandbox.trajectory import Trajectory
 from t1_jax.model.config import ModelConfig
-from t1_jax.model.transformer import init_params
+from tests.fresh import fresh_params
 
 MICRO = ModelConfig(
     vocab_size=64,
@@ -32,8 +31,8 @@ MICRO = ModelConfig(
 
 
 def micro_params(seed: int = 0) -> Any:
-    """Parameters of the micro model; compiled as one function, which is faster than drawing leaf by leaf."""
-    return jax.jit(lambda key: init_params(MICRO, key))(jax.random.key(seed))
+    """Parameters of the micro model."""
+    return fresh_params(MICRO, seed)
 
 
 def trajectory(

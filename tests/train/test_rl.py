@@ -15,6 +15,8 @@ from t1_jax.train.optimizer import OptimizerConfig
 from tests.train.micro import MICRO, micro_params
 from tests.train.services import Services
 
+pytestmark = pytest.mark.quick_compile
+
 
 @pytest.fixture
 def services():

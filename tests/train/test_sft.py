@@ -8,11 +8,15 @@ import pytest
 
 from sandbox.errors import InputError
 from sandbox.trajectory import write_frames
-from t1_jax.checkpoint.manager import load_checkpoint
+from t1_jax.checkpoint.manager import RunState, load_checkpoint
 from t1_jax.observability.metrics import read_metrics
 from t1_jax.train import sft
-from t1_jax.train.optimizer import OptimizerConfig
+from t1_jax.train.loop import initial_params
+from t1_jax.train.optimizer import OptimizerConfig, make_optimizer
+from t1_jax.train.state import abstract_state, init_state
 from tests.train.micro import MICRO, trajectory
+
+pytestmark = pytest.mark.quick_compile
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +82,16 @@ def test_a_stopped_run_resumes_to_the_bit(config, whole, kind, monkeypatch, tmp_
     params, _, _ = load_checkpoint(config.out / "checkpoint")
     jax.tree.map(np.testing.assert_array_equal, params, expected)
     assert losses(config.out) == losses(sft.Path(whole["checkpoint"]).parent)
+
+
+def test_a_run_that_goes_on_finds_its_step_compiled(config, whole):
+    """A state that is restored lies where a fresh one does: else the step would be another program."""
+    optimizer = make_optimizer(config.optimizer, config.steps)
+    fresh = init_state(MICRO, optimizer, initial_params(MICRO, None, 0)[0])
+    with RunState(config.out / "state") as states:
+        restored, _ = states.restore(abstract_state(MICRO, optimizer))
+    for one, other in zip(jax.tree.leaves(fresh), jax.tree.leaves(restored), strict=True):
+        assert one.sharding == other.sharding and one.committed == other.committed
 
 
 def test_a_finished_run_is_not_trained_again(config, whole):

@@ -13,6 +13,8 @@ from t1_jax.train.state import abstract_state, init_state, state_shardings
 from t1_jax.train.step import batch_logprobs, make_train_step, place_batch
 from tests.train.micro import MICRO, micro_params, trajectory
 
+pytestmark = pytest.mark.quick_compile
+
 PARAMS = micro_params()
 OPTIMIZER = make_optimizer(OptimizerConfig(learning_rate=1e-2, weight_decay=0.1), 10)
 DOCUMENTS = [
