@@ -64,7 +64,7 @@ def hops(p):
     four = [(0, 1), (1, 0), (0, -1), (-1, 0)]
     if p.moves == "knight":
         return [(a * s, b * t) for a, b in ((1, 2), (2, 1)) for s in (1, -1) for t in (1, -1)]
-    return four if p.moves == "4" else four + [(1, 1), (1, -1), (-1, 1), (-1, -1)]
+    return four if p.moves == "4" else [*four, (1, 1), (1, -1), (-1, 1), (-1, -1)]
 
 
 def facts(text, p):

@@ -5,7 +5,7 @@ Hard: numbering, clean-up, shared files and refusals must hold for any history, 
 
 import os
 
-from sandbox.factory.kit import hidden, put, run, scratch, tree, word, words
+from sandbox.factory.kit import hidden, put, raw, run, scratch, tree, word, words
 
 SKILLS = ("bash", "symbolic links", "deployment", "rollback", "exit codes")
 
@@ -96,7 +96,7 @@ def program(p):
         f"  rm -rf releases/$n/{p.shared}; ln -s ../../shared/{p.shared} releases/$n/{p.shared}",
     ] * has("shared")
     after += [f"  echo $n > releases/$n/{p.stamp}"] * has("stamp")
-    switch = ["  old=$(readlink %s)" % p.link] if has("previous") else []
+    switch = [f"  old=$(readlink {p.link})"] if has("previous") else []
     switch += [f"  ln -sfn releases/$n {p.link}"]
     switch += ['  [ -z "$old" ] || ln -sfn $old previous'] * has("previous")
     switch += [f'  echo "$1 $n" >> {p.log}'] * has("log")
@@ -188,7 +188,7 @@ def state(root, p):
         }
     found["shared"] = os.path.exists(f"{root}/shared/{p.shared}")
     log = f"{root}/{p.log}"
-    found["log"] = open(log).read().split("\n")[:-1] if os.path.exists(log) else []
+    found["log"] = raw(log).decode().split("\n")[:-1] if os.path.exists(log) else []
     return found
 
 

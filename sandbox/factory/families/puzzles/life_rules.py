@@ -109,8 +109,8 @@ def facts(text, p):
 
 
 def instruction(p):
-    about = "The file is a map of cells: # is a living one, . a dead one" + (
-        ", and X a stone." if p.shield else "."
+    about = "The file is a map of cells: a living one is a #, a dead one a dot" + (
+        ", and a stone an X." if p.shield else "."
     )
     some_or = lambda ns: " or ".join(map(str, ns))  # noqa: E731
     stay = f"one that is alive stays so with {some_or(p.stay)}"
