@@ -92,7 +92,7 @@ def solution(p):
     return [
         f"cat {p.config}",
         put(p.program, program(p)),
-        f"python3 {p.program} > /tmp/out & read -r -t 0.3 < <(tail -f /dev/null); kill -{first} $(cat {p.pid}); kill $(cat {p.pid}); wait; cat /tmp/out",
+        f"python3 {p.program} > /tmp/out &\nuntil grep -q . /tmp/out; do :; done\nkill -{first} $(cat {p.pid}); kill $(cat {p.pid}); wait; cat /tmp/out",
     ]
 
 
