@@ -22,7 +22,7 @@ SKILLS = ("tracebacks", "parsing", "Python", "grouping")
 REPORTS = {
     "types": ("TYPE=COUNT for every type of exception in alphabetical order", "[f'{k}={[t[\"type\"] for t in tbs].count(k)}' for k in sorted({t['type'] for t in tbs})]", lambda f: [f"{k}={sum(t['type'] == k for t in f)}" for k in sorted({t["type"] for t in f})]),
     "places": ("FILE:LINE=COUNT for every guilty place, the most frequent first, then in alphabetical order", "[f'{k}={n}' for k, n in sorted(collections.Counter(place(t) for t in tbs if t['own']).items(), key=lambda x: (-x[1], x[0]))]",
-        lambda f: [f"{k}={n}" for n, k in sorted((-n, k) for k, n in tally(f).items())]),
+        lambda f: [f"{k}={-n}" for n, k in sorted((-n, k) for k, n in tally(f).items())]),
     "function": ("the function in which most exceptions have their guilty place, of several the first in the alphabet; `-` if there is none", "min((n for n in fns), key=lambda n: (-fns.count(n), n), default='-')",
         lambda f: max(sorted({t["own"][2] for t in f if t["own"]}), key=lambda n: sum(bool(t["own"]) and t["own"][2] == n for t in f), default="-")),
     "foreign": ("how many exceptions have no guilty place", "sum(not t['own'] for t in tbs)", lambda f: sum(t["own"] is None for t in f)),
