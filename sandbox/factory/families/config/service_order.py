@@ -18,6 +18,7 @@ from sandbox.factory.kit_report import (
 
 SKILLS = ("services", "unit files", "dependencies", "Python")
 
+KEYS = ("Requires", "Wants", "After", "Conflicts")
 # The solution has `u`: unit -> {key: list}, `goals`, `job` (all units that are started), `order`.
 REPORTS = {
     "started": ("the units that are started, in alphabetical order", "sorted(job)", lambda f: sorted(f["job"])),
@@ -31,7 +32,6 @@ REPORTS = {
     "popular": ("the unit that most units need (Requires), of several the first in the alphabet", "min(u, key=lambda n: (-sum(n in r.get('Requires', []) for r in u.values()), n))", lambda f: max(sorted(f["units"]), key=lambda n: [n in x["Requires"] for x in f["units"].values()].count(True))),
     "apart": ("the units that neither name any other unit nor are named by one, in alphabetical order", "sorted(n for n in u if not links(n))", lambda f: sorted(n for n, x in f["units"].items() if not any(x[k] for k in KEYS) and all(n not in y[k] for y in f["units"].values() for k in KEYS))),
 }  # fmt: skip
-KEYS = ("Requires", "Wants", "After", "Conflicts")
 
 
 def draw(rng, level):

@@ -109,7 +109,7 @@ def lazy(p):
     return [*solution(p), put(p.open, f'cp /app/{p.sample} "$3"')]
 
 
-RUNS = []
+RUNS: list = []
 
 
 def play(p):

@@ -122,7 +122,7 @@ def lazy(p):
     ]
 
 
-CA = []
+CA: list = []
 
 
 def authority(p):

@@ -95,7 +95,9 @@ def lazy(p):
 
 def works(p, name, rng):
     for round in range(3):
-        arguments = [word(rng), *ODD] if round == 0 else rng.sample(ODD, rng.randint(2, 6))
+        arguments = (
+            [word(rng), *ODD, "six six sixes", "x  y"] if round == 0 else rng.sample(ODD, rng.randint(2, 6))
+        )
         if name == "options" and round:
             arguments += ["-x", "y-z"]
         if name == "join" or name == "back":

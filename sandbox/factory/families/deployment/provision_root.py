@@ -183,7 +183,7 @@ def holds(item, root, made):
             ]
 
 
-ROOTS = []
+ROOTS: list = []
 
 
 def roots(p):

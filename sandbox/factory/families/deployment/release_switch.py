@@ -192,7 +192,7 @@ def state(root, p):
     return found
 
 
-PLAYS = []
+PLAYS: list = []
 
 
 def plays(p):

@@ -193,7 +193,7 @@ def answered(request, store, p):
             return 404, p.missing
 
 
-SESSION = []
+SESSION: list = []
 
 
 def session(p):

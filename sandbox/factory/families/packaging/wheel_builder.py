@@ -25,19 +25,27 @@ OPTIONS = {
     "top": "DIST-INFO/top_level.txt has the name of the package folder on its only line.",
     "readme": "If there is a file README.md in SOURCE, METADATA ends in an empty line and the text of that file.",
     "license": "A file LICENSE in SOURCE, if there is one, is in the wheel as DIST-INFO/LICENSE.",
+    "pyc": "Files whose names end in .pyc or in ~ are left out.",
+    "ends": "In files whose names end in .py, each carriage return before a newline is left out, also for the hash and the size.",
+    "urls": "METADATA has, after all other lines of this kind, a line `Project-URL: KIND, URL` for each line `url KIND URL` of the description, sorted.",
+    "extras": "METADATA has, after the lines named above, a line `Provides-Extra: NAME` for each line `extra NAME` of the description, in their order.",
+    "data": "Files directly in SOURCE/share are in the wheel as NAME-VERSION.data/data/share/FILE.",
 }  # fmt: skip
 TESTS = ("name", "package", "metadata", "record", "wheel")
 
 
 def draw(rng, level):
-    options = rng.sample(list(OPTIONS), min(6, level + (level > 1)))
+    options = rng.sample(list(OPTIONS), level + 1)
     return {
         "program": f"{word(rng)}.py",
         "source": word(rng),
         "fields": rng.sample(list(FIELDS), min(5, 1 + level)),
         "needs": level > 1 and rng.random() < 0.7,
         "options": [name for name in OPTIONS if name in options],
-        "cases": [*TESTS, *(name for name in OPTIONS if name in options and name not in ("tests", "hidden"))],
+        "cases": [
+            *TESTS,
+            *(name for name in OPTIONS if name in options and name not in ("tests", "hidden", "pyc", "ends")),
+        ],
         "pure": rng.choice(["py3-none-any", "py2.py3-none-any"]),
         "generator": word(rng),
         "order": rng.choice(
@@ -73,6 +81,16 @@ def project(rng, p):
         made["README.md"] = f"# {word(rng)}\n\n{word(rng)}\n"
     if "license" in options and rng.random() < 0.8:
         made["LICENSE"] = f"{word(rng)} license\n"
+    if "pyc" in options:
+        made |= {f"{name}/a.pyc": "a\n", f"{name}/{word(rng)}.py~": "b\n"}
+    if "ends" in options:
+        made |= {f"{name}/ends.py": "a = 1\r\nb = '\r'\n", f"{name}/ends.txt": "c\r\n"}
+    if "urls" in options:
+        lines += [f"url {kind} https://{word(rng)}.example" for kind in words(rng, rng.randint(0, 3))]
+    if "extras" in options:
+        lines += [f"extra {extra}" for extra in words(rng, rng.randint(0, 2))]
+    if "data" in options:
+        made |= {f"share/{word(rng)}.cfg": f"{word(rng)}\n", "share/more/x.txt": "x\n"}
     rng.shuffle(lines)
     return {**made, "package.txt": "\n".join(lines) + "\n"}
 
@@ -107,6 +125,7 @@ def program(p):
     skip = ["'tests' in path.split('/')[:-1]"] * has("tests") + [
         "any(x[0] == '.' for x in path.split('/'))"
     ] * has("hidden")
+    skip += ["path.endswith(('.pyc', '~'))"] * has("pyc")
     extra = []
     if has("scripts"):
         extra += [
@@ -121,6 +140,18 @@ def program(p):
     needs = ["meta += ''.join(f'Requires-Dist: {v}\\n' for k, v in lines if k == 'needs')"] * p.needs
     tags = "Tag: py2-none-any\\nTag: py3-none-any\\n" if "py2" in p.pure else "Tag: py3-none-any\\n"
     turn = ", reverse=True" if "reverse" in p.order else ""
+    needs += ["meta += ''.join(f'Provides-Extra: {v}\\n' for k, v in lines if k == 'extra')"] * has("extras")
+    needs += [
+        "meta += ''.join(sorted('Project-URL: ' + v.replace(' ', ', ') + '\\n' for k, v in lines if k == 'url'))"
+    ] * has("urls")
+    extra += [
+        "for f in os.listdir('share'):\n    if os.path.isfile('share/' + f): put(name + '.data/data/share/' + f, open('share/' + f, 'rb').read())"
+    ] * has("data")
+    ends = (
+        "if path.endswith('.py'): data[path] = data[path].replace(b'\\r\\n', b'\\n')"
+        if has("ends")
+        else "pass"
+    )
     body = "\n".join([*needs, *readme, "put(info + '/METADATA', meta)", *extra])
     return f"""import base64, hashlib, os, re, sys, zipfile
 out = os.path.abspath(sys.argv[2])
@@ -134,7 +165,9 @@ def put(path, text): data[path] = text if isinstance(text, bytes) else text.enco
 for folder, _, found in os.walk(d["package"]):
     for f in found:
         path = folder + "/" + f
-        if not ({" or ".join(skip) or "False"}): put(path, open(path, "rb").read())
+        if not ({" or ".join(skip) or "False"}):
+            put(path, open(path, "rb").read())
+            {ends}
 meta = f"Metadata-Version: 2.1\\nName: {{d['name']}}\\nVersion: {{d['version']}}\\n"
 for k, v in {[(FIELDS[f], f) for f in p.fields]}: meta += f"{{k}}: {{d[v]}}\\n"
 {body}
@@ -174,12 +207,9 @@ def expected(made, p):
     inside = {}
     for path, text in made.items():
         parts = path.split("/")
-        if (
-            parts[0] == d["package"]
-            and not (has("tests") and "tests" in parts[:-1])
-            and not (has("hidden") and any(x[0] == "." for x in parts))
-        ):
-            inside[path] = text
+        out = (has("tests") and "tests" in parts[:-1]) or (has("hidden") and any(x[0] == "." for x in parts))
+        if parts[0] == d["package"] and not out and not (has("pyc") and path.endswith((".pyc", "~"))):
+            inside[path] = text.replace("\r\n", "\n") if has("ends") and path.endswith(".py") else text
     meta = [
         "Metadata-Version: 2.1",
         f"Name: {d['name']}",
@@ -187,6 +217,13 @@ def expected(made, p):
         *(f"{FIELDS[f]}: {d[f]}" for f in p.fields),
     ]
     meta += [f"Requires-Dist: {value}" for key, value in rows if key == "needs" and p.needs]
+    meta += [f"Provides-Extra: {value}" for key, value in rows if key == "extra" and has("extras")]
+    meta += sorted(
+        f"Project-URL: {value.replace(' ', ', ')}" for key, value in rows if key == "url" and has("urls")
+    )
+    for path, text in made.items():
+        if has("data") and path.startswith("share/") and path.count("/") == 1:
+            inside[f"{name}.data/data/{path}"] = text
     text = "\n".join(meta) + "\n"
     inside[f"{info}/METADATA"] = text + (
         f"\n{made['README.md']}" if has("readme") and "README.md" in made else ""
@@ -215,7 +252,7 @@ def expected(made, p):
     return f"{name}-{p.pure}.whl", info, inside
 
 
-WHEELS = []
+WHEELS: list = []
 
 
 def wheels(p):
@@ -256,12 +293,18 @@ def test_hidden_wheel(p, case):
             "top": "top_level.txt",
             "license": "LICENSE",
             "readme": "METADATA",
+            "urls": "METADATA",
+            "extras": "METADATA",
         }
         if case == "name":
             assert name == wheel
+        elif case == "data":
+            assert {q: t for q, t in found.items() if ".data/" in q} == {
+                q: t for q, t in inside.items() if ".data/" in q
+            }
         elif case == "package":
-            assert {q: t for q, t in found.items() if info not in q} == {
-                q: t for q, t in inside.items() if info not in q
+            assert {q: t for q, t in found.items() if info not in q and ".data/" not in q} == {
+                q: t for q, t in inside.items() if info not in q and ".data/" not in q
             }
         elif case == "record":
             assert found.get(f"{info}/RECORD") == record(info, inside, p)

@@ -106,7 +106,7 @@ def lazy(p):
     return [*solution(p), put(p.script, f'[ "$3" != status ] || grep -w "$4" /app/{p.out}')]
 
 
-PLAYED = []
+PLAYED: list = []
 
 
 def played(p):

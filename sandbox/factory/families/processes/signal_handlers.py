@@ -143,7 +143,7 @@ class Daemon:
         return self.line()
 
 
-RUNS = []
+RUNS: list = []
 
 
 def play(p):

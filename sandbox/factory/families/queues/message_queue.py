@@ -84,7 +84,7 @@ def facts(text, p):
         gone = [m for m in ms if m["state"] == "leased" and m["until"] == now]
         for m in sorted(gone, key=lambda m: m["name"]):
             give_back(m, now, p, f)
-        verb, name, *rest = [*calls.get(now, [""]), ""]
+        verb, name, *rest = calls.get(now, [""]) + [""] * 2
         leased = [m for m in ms if m["name"] == name and m["state"] == "leased"]
         free = sorted((m for m in ms if m["state"] == "free" and m["from"] <= now), key=lambda m: rank(m, p))
         if verb == "put":
