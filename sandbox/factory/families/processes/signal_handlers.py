@@ -73,7 +73,7 @@ def program(p):
     return f"""import os, signal
 seen = []
 def say(*v): print(*v, flush=True)
-def act(number, frame):
+def act(number):
     name = signal.Signals(number).name[3:]
     if name == "TERM":
         {bye}
@@ -81,10 +81,11 @@ def act(number, frame):
         os._exit({p.code})
     seen.append(name)
 {acts}
-{ignore}for s in ({names}): signal.signal(s, act)
+{ignore}signals = ({names})
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)
 open("/app/{p.pid}", "w").write(str(os.getpid()))
 say({p.ready!r})
-while True: signal.pause()"""
+while True: act(signal.sigwait(signals))"""
 
 
 def solution(p):
@@ -134,8 +135,15 @@ class Daemon:
         return data.decode().rstrip("\n")
 
     def send(self, name):
+        """Sends a signal once the program sleeps: one that comes just before it does may be lost on it."""
         import signal
+        import time
 
+        for _ in range(500):
+            with open(f"/proc/{self.process.pid}/stat") as file:
+                if file.read().rpartition(")")[2].split()[0] == "S":
+                    break
+            time.sleep(0.002)
         self.process.send_signal(getattr(signal, f"SIG{name}"))
 
     def tell(self, name):

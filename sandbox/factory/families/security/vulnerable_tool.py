@@ -74,7 +74,7 @@ def function(name, hole):
 
 
 def files(rng, p):
-    base = 'def db():\n    d = sqlite3.connect(":memory:")\n    d.execute("create table people (name, age)")\n    d.executemany("insert into people values (?, ?)", [line.rstrip("\\n").split(",") for line in open(os.path.join(DATA, "people.csv"))])\n    return d\n'
+    base = 'def db():\n    d = sqlite3.connect(":memory:")\n    d.execute("create table people (name, age integer)")\n    d.executemany("insert into people values (?, ?)", [line.rstrip("\\n").split(",") for line in open(os.path.join(DATA, "people.csv"))])\n    return d\n'
     parts = [
         IMPORTS,
         f'DATA = sys.argv[1]\nSECRET = "{p.secret}"\n',
