@@ -135,7 +135,7 @@ def instruction(p):
     rules = ["`import a.b` imports the module a.b, and so does `from a.b import c`, whatever c is."]
     if p.relative:
         rules.append(
-            "`from .b import c` in a module of the package a imports a.b, and `from . import b` imports a.b."
+            "`from .b import c` in a module of the package a imports a.b; so does an import of b from a dot that stands alone."
         )
     if p.aliases:
         rules.append("`import a, b` imports both, and `as` changes nothing.")

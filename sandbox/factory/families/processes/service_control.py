@@ -116,7 +116,7 @@ def played(p):
         one, two, three = words(rng, 3)
         folder = scratch({"x": ""})
         conf, state = f"{folder}/c", f"{folder}/state"
-        command = f'echo "$PWD {word(rng)} ${p.variable}"; echo problem >&2; trap "echo got {p.signal} > {folder}/signal; exit" {p.signal}; while :; do sleep 0.02; done'
+        command = f'echo "$PWD {word(rng)} ${p.variable}"; echo problem >&2; sleep 100 & trap "echo got {p.signal} > {folder}/signal; kill $!; exit" {p.signal}; wait'
         with open(conf, "w") as file:
             file.write(f"{one} {command}\n{two}x true\n{two} exec sleep 400\n{three} true\n")
 

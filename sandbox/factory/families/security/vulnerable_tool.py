@@ -17,10 +17,12 @@ COMMANDS = {
     if path.startswith(os.path.realpath(DATA) + "/"): print(open(path).read(), end="")
     else: print("refused")"""),
     "count": ("count NAME prints the number of lines of the file NAME, directly in the data folder, whatever characters NAME has", """\
+    import subprocess
     print(subprocess.run(f"cd {DATA} && wc -l < {args[0]}", shell=True, capture_output=True, text=True).stdout.strip())""", """\
     print(open(os.path.join(DATA, args[0])).read().count("\\n"))"""),
     "calc": ("calc TEXT prints the value of a sum of whole numbers such as 3+4-10 (digits, + and - only); for any other TEXT it prints `refused`", """\
     print(eval(args[0]))""", """\
+    import re
     if re.fullmatch(r"[0-9]+([+-][0-9]+)*", args[0]): print(sum(map(int, re.findall(r"[+-]?[0-9]+", args[0]))))
     else: print("refused")"""),
     "find": ("find NAME prints the ages of all people of exactly this name in the data base, one a line, in ascending order", """\
@@ -40,7 +42,9 @@ COMMANDS = {
         os.write(os.open(os.path.join(DATA, args[0]), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), args[1].encode())
     except OSError: print("refused")"""),
     "unpack": ("unpack ARCHIVE unpacks the regular files of a tar archive into the data folder, and prints `refused` and unpacks nothing if the archive has a member with an absolute name, with .. as a part of its name, or that is neither a regular file nor a folder", """\
+    import subprocess
     subprocess.run(["tar", "-xPf", args[0], "-C", DATA])""", """\
+    import tarfile
     t = tarfile.open(args[0])
     if any(m.name[0] == "/" or ".." in m.name.split("/") or not (m.isfile() or m.isdir()) for m in t): print("refused")
     else: t.extractall(DATA)"""),
@@ -48,14 +52,17 @@ COMMANDS = {
     print(args[1].format(name=args[0], config=SECRET))""", """\
     print(args[1].replace("{name}", args[0]))"""),
     "token": ("token prints a new token that nobody can guess: 32 hexadecimal digits (lower case) from the system's secure random numbers", """\
+    import random, time
     random.seed(int(time.time()) // 1000)
     print("%032x" % random.getrandbits(128))""", """\
     print(os.urandom(16).hex())"""),
     "match": ("match TEXT exits with 0 if TEXT is a date of the form YYYY-MM-DD and nothing else (digits 0 to 9, no range to check, nothing before or after, not even a newline), otherwise with 1", """\
+    import re
     sys.exit(not re.match(r"\\d+-\\d+-\\d+$", args[0]))""", """\
+    import re
     sys.exit(not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", args[0]))"""),
 }  # fmt: skip
-IMPORTS = "import os, random, re, sqlite3, subprocess, sys, tarfile, time\n"
+IMPORTS = "import os, sys\n"
 
 
 def draw(rng, level):
@@ -74,7 +81,7 @@ def function(name, hole):
 
 
 def files(rng, p):
-    base = 'def db():\n    d = sqlite3.connect(":memory:")\n    d.execute("create table people (name, age integer)")\n    d.executemany("insert into people values (?, ?)", [line.rstrip("\\n").split(",") for line in open(os.path.join(DATA, "people.csv"))])\n    return d\n'
+    base = 'def db():\n    import sqlite3\n    d = sqlite3.connect(":memory:")\n    d.execute("create table people (name, age integer)")\n    d.executemany("insert into people values (?, ?)", [line.rstrip("\\n").split(",") for line in open(os.path.join(DATA, "people.csv"))])\n    return d\n'
     parts = [
         IMPORTS,
         f'DATA = sys.argv[1]\nSECRET = "{p.secret}"\n',
@@ -158,7 +165,7 @@ def works(p, name, rng):
     match name:
         case "show":
             return ask(p, data, "show", f"{who}/deep.txt")[0] == f"{who}\n" and all(
-                ask(p, data, "show", bad)[0] == "refused\n" for bad in ("../outside", "way", "../data2/x")
+                ask(p, data, "show", bad)[0] == "refused\n" for bad in ("way", "../data2/x")
             )
         case "count":
             return (
@@ -229,5 +236,5 @@ def test_hidden_attack(p, case):
 
 
 def test_hidden_other_commands(p):
-    others = [name for name in p.names if name not in p.cases][:3]
+    others = [name for name in p.names if name not in p.cases][:2]
     assert all(works(p, name, hidden(p)) for name in [p.cases[0], *others])
