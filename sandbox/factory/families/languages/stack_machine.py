@@ -52,7 +52,7 @@ REPORTS = {
 def draw(rng, level):
     return {
         **names(rng, "prog"),
-        "words": rng.sample(list(WORDS), 4 + level),
+        "words": rng.sample(list(WORDS), 4 + (level + 1) // 2),
         "cases": some(rng, REPORTS, 2 + level // 2),
         "vars": level > 1,
         "jumps": level > 2,
