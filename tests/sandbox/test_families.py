@@ -1,6 +1,8 @@
 """Full-size families: sound in real sandboxes, different in substance, the same bytes from the same seed."""
 
+import datetime
 import json
+import os
 import re
 import tomllib
 from collections import Counter
@@ -29,11 +31,28 @@ def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
     return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mode) for path in files}
 
 
-def test_a_task_of_every_family_is_sound(tmp_path):
+def this_week() -> list[str]:
+    """A dozen families, neighbours of different areas: the next dozen every week, so that each has its turn.
+
+    T1_FAMILIES=all takes them all.
+    """
+    places: Counter[str] = Counter()
+    turns = []
+    for family in families().values():
+        places[family.area] += 1
+        turns.append((places[family.area], family.area, family.name))
+    names = [name for _, _, name in sorted(turns)]
+    if os.environ.get("T1_FAMILIES") == "all":
+        return names
+    start = 12 * (datetime.date.today().toordinal() // 7)
+    return [names[(start + turn) % len(names)] for turn in range(min(12, len(names)))]
+
+
+def test_tasks_of_a_dozen_families_are_sound(tmp_path):
     """Each at a level of its own, so that a set of many families is of every level."""
-    count = len(families())
-    manifest = build(tmp_path / "tasks", count, 5)
-    assert {name.rpartition("-")[0] for name in manifest["tasks"]} == set(families())
+    chosen = this_week()
+    manifest = build(tmp_path / "tasks", len(chosen), 5, names=chosen)
+    assert {name.rpartition("-")[0] for name in manifest["tasks"]} == set(chosen)
     check_tasks(tmp_path / "tasks", "bubblewrap", 3, tmp_path / "check.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "check.jsonl").read_text().splitlines()]
     assert [(line["task"], line["problems"]) for line in lines if not line["ok"]] == []

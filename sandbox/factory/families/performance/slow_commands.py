@@ -16,7 +16,7 @@ COMMANDS = {
     for x in xs:
         if x not in seen:
             seen.append(x)
-    print(len(seen))""", "    print(len(set(xs)))", (20, 0, 9), (120000, 0, 10**9)),
+    print(len(seen))""", "    print(len(set(xs)))", (20, 0, 9), (60000, 0, 10**9)),
     "pairs": ("how many pairs of two positions have numbers that add up to 1000", """\
     found = 0
     for i in range(len(xs)):
@@ -28,7 +28,7 @@ COMMANDS = {
     for x in xs:
         found += seen.get(1000 - x, 0)
         seen[x] = seen.get(x, 0) + 1
-    print(found)""", (40, 490, 510), (60000, -9000, 9000)),
+    print(found)""", (40, 490, 510), (30000, -9000, 9000)),
     "crossing": ("how many times the sum of all numbers so far is above zero", """\
     count = 0
     for i in range(len(xs)):
@@ -39,14 +39,14 @@ COMMANDS = {
     for x in xs:
         total += x
         count += total > 0
-    print(count)""", (30, -9, 9), (120000, -900, 900)),
+    print(count)""", (30, -9, 9), (70000, -900, 900)),
     "best": ("the largest sum of numbers that follow each other directly, at least one", """\
     print(max(sum(xs[i:j]) for i in range(len(xs)) for j in range(i + 1, len(xs) + 1)))""", """\
     best = here = xs[0]
     for x in xs[1:]:
         here = max(x, here + x)
         best = max(best, here)
-    print(best)""", (25, -9, 9), (6000, -900, 900)),
+    print(best)""", (25, -9, 9), (3000, -900, 900)),
     "inversions": ("how many pairs of positions there are where the number further left is the larger one", """\
     count = 0
     for i in range(len(xs)):
@@ -59,7 +59,7 @@ COMMANDS = {
     for x in xs:
         count += len(seen) - bisect_right(seen, x)
         insort(seen, x)
-    print(count)""", (25, 0, 9), (45000, 0, 10**6)),
+    print(count)""", (25, 0, 9), (30000, 0, 10**6)),
     "medians": ("the sum, over all positions, of the (lower) median of the numbers up to there", """\
     total = 0
     for i in range(len(xs)):
@@ -71,7 +71,7 @@ COMMANDS = {
     for i, x in enumerate(xs):
         insort(seen, x)
         total += seen[i // 2]
-    print(total)""", (21, 0, 99), (40000, 0, 10**9)),
+    print(total)""", (21, 0, 99), (16000, 0, 10**9)),
     "steps": ("in how many ways 1, 2 and 3 add up to the first number, different orders being different ways, modulo 1000007", """\
     def ways(n):
         if n < 0:
@@ -95,25 +95,25 @@ COMMANDS = {
         place = bisect_left(tails, x)
         tails[place:place + 1] = [x]
     print(len(tails))""", (12, 0, 20), (900, 0, 10**6)),
-    "windows": ("the largest sum of 80000 numbers in a row (of all numbers, if there are fewer)", """\
-    size = min(80000, len(xs))
+    "windows": ("the largest sum of 40000 numbers in a row (of all numbers, if there are fewer)", """\
+    size = min(40000, len(xs))
     print(max(sum(xs[i:i + size]) for i in range(len(xs) - size + 1)))""", """\
-    size = min(80000, len(xs))
+    size = min(40000, len(xs))
     here = best = sum(xs[:size])
     for new, old in zip(xs[size:], xs):
         here += new - old
         best = max(best, here)
-    print(best)""", (20, -99, 99), (200000, -99, 99)),
+    print(best)""", (20, -99, 99), (100000, -99, 99)),
     "closest": ("the smallest difference of two numbers at different positions", """\
     print(min(abs(xs[i] - xs[j]) for i in range(len(xs)) for j in range(i)))""", """\
     xs.sort()
-    print(min(b - a for a, b in zip(xs, xs[1:])))""", (12, 0, 900), (40000, 0, 10**12)),
+    print(min(b - a for a, b in zip(xs, xs[1:])))""", (12, 0, 900), (20000, 0, 10**12)),
     "primes": ("how many of the numbers from 2 up to the first number are prime", """\
     print(sum(all(n % d for d in range(2, n)) for n in range(2, xs[0] + 1)))""", """\
     sieve = bytearray([1]) * (xs[0] + 1)
     for d in range(2, int(xs[0] ** 0.5) + 1):
         sieve[d * d::d] = bytes(len(sieve[d * d::d]))
-    print(sum(sieve[2:]))""", (1, 2, 90), (1, 400000, 600000)),
+    print(sum(sieve[2:]))""", (1, 2, 90), (1, 150000, 200000)),
     "change": ("the fewest coins of 1, 7, 10 and 25 that make the first number", """\
     def coins(n):
         return 0 if n == 0 else 1 + min(coins(n - c) for c in (1, 7, 10, 25) if c <= n)
@@ -121,7 +121,7 @@ COMMANDS = {
     least = [0]
     for n in range(1, xs[0] + 1):
         least.append(1 + min(least[n - c] for c in (1, 7, 10, 25) if c <= n))
-    print(least[-1])""", (1, 3, 30), (1, 5000, 9000)),
+    print(least[-1])""", (1, 3, 30), (1, 2000, 3000)),
 }  # fmt: skip
 
 
@@ -150,7 +150,7 @@ def files(rng, p):
 
 def instruction(p):
     slow = ", ".join(f"`{name}`" for name in p.cases)
-    large = "up to 200000 numbers, or one large number for a command that reads only the first"
+    large = "up to 100000 numbers, or one large number for a command that reads only the first"
     rest = f"No result may change, whatever the input; what the commands do is in /app/COMMANDS.md. {slow} must be done in ten seconds with large input ({large}); well written, each takes less than one."
     return [
         f"The program /app/{p.program} works, but these commands of it take for ever with large input: {slow}. "
@@ -194,26 +194,26 @@ def numbers(rng, size):
     return rng.choices(range(low, high + 1), k=count)
 
 
-def prints(p, name, xs):
+def prints(p, name, xs, timeout=25.0):
     # A command that was left as it was need not be waited for.
     assert name not in p.cases or function(name, 1).encode() not in raw(p.program), "the command is as it was"
-    return output("python3", at(p.program), name, stdin=" ".join(map(str, xs)))
+    return output("python3", at(p.program), name, stdin=" ".join(map(str, xs)), timeout=timeout)
 
 
 def test_hidden_large_input(p, case):
     xs = numbers(hidden(p), COMMANDS[case][4])
-    assert prints(p, case, xs) == result(case, 2, xs)
+    assert prints(p, case, xs, timeout=10.0) == result(case, 2, xs)
 
 
 def test_hidden_small_input(p):
     rng = hidden(p)
     for name in p.cases:
-        for _ in range(2):
-            xs = numbers(rng, COMMANDS[name][3])
-            assert prints(p, name, xs) == result(name, 1, xs)
+        xs = numbers(rng, COMMANDS[name][3])
+        assert prints(p, name, xs) == result(name, 1, xs)
 
 
 def test_other_commands(p):
-    for name in p.names:
+    """Together with one that must change, so that it fails while nothing is done."""
+    for name in [p.cases[0], *(name for name in p.names if name not in p.cases)]:
         xs = numbers(hidden(p), COMMANDS[name][3])
         assert prints(p, name, xs) == result(name, 2, xs)

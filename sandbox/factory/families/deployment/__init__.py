@@ -1,0 +1,1 @@
+"""Releases, rollbacks and provisioning."""

@@ -1,0 +1,1 @@
+"""Caches, queues and limits."""
