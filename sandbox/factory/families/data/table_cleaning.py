@@ -22,7 +22,7 @@ RULES = {
     "rows without a day are dropped": ('if (v["day"] == "") next', lambda r: r if r["day"] else None),
     "in cities, - becomes a space": ('gsub(/-/, " ", v["city"])', lambda r: r | {"city": r["city"].replace("-", " ")}),
     "ids get zeros in front up to five digits": ('while (length(v["id"]) < 5) v["id"] = "0" v["id"]', lambda r: r | {"id": r["id"].zfill(5)}),
-    "rows with an age below 18 (as it is at this point; an empty one is not below) are dropped": ('if (v["age"] != "" && v["age"] + 0 < 18) next', lambda r: None if r["age"] and int(re.match("[0-9]*", r["age"])[0] or 0) < 18 else r),
+    "rows with an age below 18 (as it is at this point; an empty one is not below) are dropped": ('if (v["age"] != "" && v["age"] + 0 < 18) next', lambda r: None if r["age"] and int("0" + "".join(re.findall("^[0-9]*", r["age"]))) < 18 else r),
 }  # fmt: skip
 DOUBLES = {
     "": "",
