@@ -296,7 +296,7 @@ def tasks_demonstrate(words: Sequence[str]) -> None:
     if options.folder.is_file():
         records, reasons = import_conversations(
             options.folder, chat, system_prompt=options.system_prompt,
-            observation_tokens=limits.observation_tokens, max_context=limits.max_context,
+            observation_tokens=limits.observation_tokens, max_context=limits.max_context, tools=limits.tools,
         )  # fmt: skip
         write_whole(options.out, write_frames(records))
         tokens = sum(len(record.tokens) for record in records)
