@@ -107,7 +107,12 @@ async def run_episode(
     shared: dict[str, Any] = {
         key: task.metadata[key] for key in ("family", "area", "difficulty", "skills") if key in task.metadata
     }
-    metadata: dict[str, Any] = {**shared, "seed": seed, "temperature": temperature}
+    metadata: dict[str, Any] = {
+        **shared,
+        "seed": seed,
+        "temperature": temperature,
+        "instruction": task.instruction,
+    }
     problems: list[str] = []
     for attempt in range(limits.infra_retries + 1):
         episode = _Episode()
