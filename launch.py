@@ -385,9 +385,10 @@ def mismatch(options: argparse.Namespace, words: list[str]) -> None:
 
 
 def bench(options: argparse.Namespace, words: list[str]) -> None:
-    """Measure a part of the system side by side with a peer: `bench rollout | faults | train | replay`."""
+    """Measure a part of the system, most beside a peer: `bench rollout | load | faults | train | replay`."""
     commands = {
         "rollout": bench_rollout,
+        "load": bench_load,
         "faults": bench_faults,
         "train": bench_learner,
         "replay": bench_learner,
@@ -413,6 +414,22 @@ def bench_rollout(words: list[str]) -> None:
     result = run(backend_name=options.backend, image=options.image, seconds=options.seconds)
     write_json(options.out, result)
     print(json.dumps(result["rows"]))
+
+
+def bench_load(words: list[str]) -> None:
+    """Many episodes at once, without an engine: commands a second, and errors."""
+    from sandbox.bench import bench_load as run
+
+    parser = _parser("bench load", bench_load.__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--backend", default="bubblewrap")
+    parser.add_argument("--episodes", type=int, default=64)
+    parser.add_argument("--commands", type=int, default=10_000, help="of all episodes together")
+    own = parser.parse_args(words[1:])
+    require_writable(own.out)
+    result = run(backend_name=own.backend, episodes=own.episodes, commands=own.commands)
+    write_json(own.out, result)
+    print(json.dumps(result))
 
 
 def bench_faults(words: list[str]) -> None:

@@ -128,11 +128,10 @@ class Api:
                 )
         response = web.StreamResponse(headers={"X-Rollouts": str(len(frames))})
         response.content_type = "application/octet-stream"
-        response.content_length = sum(8 + len(frame) for frame in frames)
+        response.content_length = sum(map(len, frames))
         await response.prepare(request)
-        for frame in frames:
-            await response.write(len(frame).to_bytes(8, "little"))
-            await response.write(frame)
+        for rollout in frames:
+            await response.write(rollout)
         await response.write_eof()
         return response
 

@@ -15,10 +15,12 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections import Counter
@@ -36,7 +38,7 @@ from sandbox.trajectory import read_frames
 from sandbox.transcript import ChatFormat
 
 GROUP_SIZE, WINDOW, COMMANDS = 4, 3, 6
-_PATIENCE = 120.0
+_PATIENCE = 300.0  # a busy machine starts a service slowly
 _KINDS = ("service", "engine", "learner")
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -82,8 +84,11 @@ class _Run:
     def __init__(self, chat: Path, out: Path, store: str | None) -> None:
         self.out = out
         self.store = store or str(out / "store.sqlite")
-        (out / "tmp").mkdir(parents=True)
+        out.mkdir(parents=True, exist_ok=True)
         _write_task(out / "task")
+        # Sandboxes belong to users that may not enter every folder; nothing else of anybody's is in there.
+        self.temporary = Path(tempfile.mkdtemp(prefix="t1-faults-"))
+        self.temporary.chmod(0o711)
         ports = _free_ports(3 if store else 2)
         config = {"checkpoint": str(chat), "engine_url": f"http://127.0.0.1:{ports[0]}", "store": self.store}
         config |= {"concurrency": 4, "claim_seconds": 6.0, "lease_seconds": 6.0}
@@ -101,7 +106,7 @@ class _Run:
         with (self.out / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "sandbox.faults", *self._commands[name]], stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, cwd=_ROOT, env={**os.environ, "TMPDIR": str(self.out / "tmp")},
+                stdout=log, stderr=log, cwd=_ROOT, env={**os.environ, "TMPDIR": str(self.temporary)},
             )  # fmt: skip
 
     def kill_at_random(self, kills: int, rng: random.Random) -> Counter[str]:
@@ -130,6 +135,9 @@ class _Run:
             self._check(end, "no rollout arrives")
 
     def _check(self, end: float, problem: str) -> None:
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                raise InputError(f"bench faults: the {name} has ended by itself, see {self.out}/{name}.log")
         if time.monotonic() > end:
             raise InputError(f"bench faults: {problem} for {_PATIENCE:.0f} s, see the logs in {self.out}")
         time.sleep(0.05)
@@ -155,18 +163,20 @@ class _Run:
                 process.wait()
 
     def _note_leases(self) -> None:
-        self._leases |= {folder.name for folder in (self.out / "tmp").glob("t1-sandbox-*")}
+        self._leases |= {folder.name for folder in self.temporary.glob("t1-sandbox-*")}
 
     def left_behind(self) -> list[str]:
         """Folders, mounts, control groups and processes of the services that are still there after 30 s."""
         end = time.monotonic() + 30
         while (found := self._traces()) and time.monotonic() < end:
             time.sleep(0.2)
+        if not found:
+            shutil.rmtree(self.temporary)
         return [f"left on the host: {trace}" for trace in found]
 
     def _traces(self) -> list[str]:
-        place = str(self.out / "tmp")
-        found = [str(folder) for folder in (self.out / "tmp").glob("t1-sandbox-*")]
+        place = str(self.temporary)
+        found = [str(folder) for folder in self.temporary.glob("t1-sandbox-*")]
         found += [line for line in Path("/proc/mounts").read_text().splitlines() if place in line]
         for parent in dict.fromkeys(cgroups.available().values()):
             found += [str(group) for name in self._leases for group in parent.glob(f"{name}*")]

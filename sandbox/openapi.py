@@ -107,8 +107,9 @@ def document() -> dict[str, Any]:
     """The document. Every route of the service is in it."""
     frames = {
         "description": "For each trajectory 8 bytes (its length, little-endian) and the encoded trajectory "
-        "(sandbox/trajectory.py). Empty when nothing has ended in time.",
-        "headers": {"X-Rollouts": {"description": "How many.", "schema": {"type": "integer"}}},
+        "(sandbox/trajectory.py). A rollout has one for each of its segments, which always come together. "
+        "Empty when nothing has ended in time.",
+        "headers": {"X-Rollouts": {"description": "How many rollouts.", "schema": {"type": "integer"}}},
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
     paths = {

@@ -27,7 +27,7 @@ from sandbox.engine_client import EnginePolicy, RouteShape
 from sandbox.errors import InputError
 from sandbox.store import Rollout, Store
 from sandbox.task import Task
-from sandbox.trajectory import Trajectory
+from sandbox.trajectory import Trajectory, write_frames
 from sandbox.transcript import ChatFormat
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class RolloutService:
         try:
             if rollout.claims > MAX_CLAIMS:
                 raise InputError(f"its service died {rollout.claims - 1} times while it was played")
-            trajectory = await run_episode(
+            segments = await run_episode(
                 self.task(rollout.task),
                 self._policy,
                 self._chat,
@@ -236,13 +236,16 @@ class RolloutService:
             logger.exception("rollout %s failed", rollout.rollout_id)
             reason = f"internal error: {error!r}"
         if reason:
-            trajectory = _empty(rollout, reason)
-        data = await asyncio.to_thread(trajectory.encode)
-        sampled = trajectory.versions[trajectory.versions >= 0]
+            segments = [_empty(rollout, reason)]
+        data = await asyncio.to_thread(write_frames, segments)
+        versions = np.concatenate([segment.versions for segment in segments])
+        sampled = versions[versions >= 0]
         oldest = int(sampled.min()) if len(sampled) else None
         if await self.store.finish(rollout.rollout_id, data, reason=reason, oldest_version=oldest):
-            self._endings[trajectory.ending] += 1
-            self._recent.append((time.monotonic(), len(trajectory.turns), int(trajectory.loss_mask.sum())))
+            self._endings[segments[-1].ending] += 1
+            turns = sum(len(segment.turns) for segment in segments)
+            tokens = sum(int(segment.loss_mask.sum()) for segment in segments)
+            self._recent.append((time.monotonic(), turns, tokens))
             await self._announce()
 
     async def _announce(self) -> None:

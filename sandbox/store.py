@@ -222,8 +222,10 @@ class Store:
     async def finish(
         self, rollout_id: str, trajectory: bytes, *, reason: str = "", oldest_version: int | None = None
     ) -> bool:
-        """Store the encoded trajectory of a rollout that this store runs. A `reason` makes it end as failed
-        once acknowledged; `oldest_version` is the oldest policy version that sampled any of it.
+        """Store what became of a rollout that this store runs, as frames: one for each of its segments.
+
+        A `reason` makes it end as failed once acknowledged; `oldest_version` is the oldest policy version
+        that sampled any of it.
 
         False when the rollout was cancelled meanwhile or its claim ran out: its trajectory is dropped.
         """
@@ -258,11 +260,11 @@ class Store:
         limit_bytes: int = 1 << 30,
         now: float | None = None,
     ) -> list[bytes]:
-        """Encoded trajectories of up to `count` rollouts, in the order in which they finished, leased for
+        """The frames of up to `count` rollouts, in the order in which they finished, leased for
         `seconds`.
 
-        Leases that ran out are handed out again. At least one trajectory, and no more than `limit_bytes`
-        beyond it. What an older policy sampled than `min_version`, or than the rollout itself asks for, is
+        Leases that ran out are handed out again. At least one rollout, and no more than `limit_bytes` beyond
+        it. What an older policy sampled than `min_version`, or than the rollout itself asks for, is
         cancelled instead: nothing stale is handed out.
         """
         now = time.time() if now is None else now

@@ -19,11 +19,12 @@ from sandbox.trajectory import Trajectory, Turn, write_frames
 async def played(write_task, chat, run_text) -> Trajectory:
     """A real episode: a turn with text and two calls, a malformed one, and finish."""
     two = "Two at once.\n" + run_text("echo hello > out.txt") + "\n" + run_text("cat notes.txt; exit 3")
-    return await run_episode(
+    [made] = await run_episode(
         Task.load(write_task()), ScriptedPolicy([two, "<tool_call>bad</tool_call>"], chat), chat,
         BACKENDS["bubblewrap"], EpisodeLimits(max_new_tokens=300), rollout_id="g/0", group_id="g", seed=1,
         temperature=1.0,
     )  # fmt: skip
+    return made
 
 
 def test_an_episode_is_atif(played, tmp_path, chat):

@@ -181,7 +181,7 @@ while True:
 
 async def test_no_process_of_the_episode_lives_to_see_the_tests(tmp_path: Path) -> None:
     script = (
-        "sleep 0.3; cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -q lurker && touch /app/a /app/b\n"
+        "sleep 0.3; cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -q '[l]urker' && touch /app/a /app/b\n"
         "exec python3 -I -S /tests/run.py\n"
     )
     task = make_task(tmp_path / "t", ["test_a", "test_b"], script)
