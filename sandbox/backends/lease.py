@@ -137,7 +137,7 @@ def _detach(path: Path) -> None:
     """
     if os.geteuid() == 0:
         unmount = ctypes.CDLL(None).umount2
-        inside = [entry.path for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
+        inside = [Path(entry) for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
         for place in (*inside, path):
             while unmount(os.fsencode(place), _MNT_DETACH | _UMOUNT_NOFOLLOW) == 0:
                 pass
