@@ -90,8 +90,8 @@ class _Run:
         self.temporary = Path(tempfile.mkdtemp(prefix="t1-faults-"))
         self.temporary.chmod(0o711)
         ports = _free_ports(3 if store else 2)
-        config = {"checkpoint": str(chat), "engine_url": f"http://127.0.0.1:{ports[0]}", "store": self.store}
-        config |= {"concurrency": 4, "claim_seconds": 6.0, "lease_seconds": 6.0}
+        config: dict[str, Any] = {"concurrency": 4, "claim_seconds": 6.0, "lease_seconds": 6.0}
+        config |= {"checkpoint": str(chat), "engine_url": f"http://127.0.0.1:{ports[0]}", "store": self.store}
         self._commands = {"engine": ["engine", str(ports[0]), str(chat)]}
         for n, port in enumerate(ports[1:]):
             self._commands[f"service{n}"] = ["service", json.dumps(config | {"port": port})]
