@@ -296,7 +296,7 @@ def tasks_demonstrate(words: Sequence[str]) -> None:
     if options.folder.is_file():
         records, reasons = import_conversations(
             options.folder, chat, system_prompt=options.system_prompt,
-            observation_tokens=limits.observation_tokens, max_context=limits.max_context,
+            observation_tokens=limits.observation_tokens, max_context=limits.max_context, tools=limits.tools,
         )  # fmt: skip
         write_whole(options.out, write_frames(records))
         tokens = sum(len(record.tokens) for record in records)
@@ -385,8 +385,14 @@ def mismatch(options: argparse.Namespace, words: list[str]) -> None:
 
 
 def bench(options: argparse.Namespace, words: list[str]) -> None:
-    """Measure a part of the system side by side with a peer: `bench rollout | train | replay`."""
-    commands = {"rollout": bench_rollout, "train": bench_learner, "replay": bench_learner}
+    """Measure a part of the system, most beside a peer: `bench rollout | load | faults | train | replay`."""
+    commands = {
+        "rollout": bench_rollout,
+        "load": bench_load,
+        "faults": bench_faults,
+        "train": bench_learner,
+        "replay": bench_learner,
+    }
     if not words or words[0] not in commands:
         raise InputError(
             f"bench: {words[0] if words else 'nothing'!r}, expected one of {', '.join(commands)}"
@@ -410,6 +416,45 @@ def bench_rollout(words: list[str]) -> None:
     print(json.dumps(result["rows"]))
 
 
+def bench_load(words: list[str]) -> None:
+    """Many episodes at once, without an engine: commands a second, and errors."""
+    from sandbox.bench import bench_load as run
+
+    parser = _parser("bench load", bench_load.__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--backend", default="bubblewrap")
+    parser.add_argument("--episodes", type=int, default=64)
+    parser.add_argument("--commands", type=int, default=10_000, help="of all episodes together")
+    own = parser.parse_args(words[1:])
+    require_writable(own.out)
+    result = run(backend_name=own.backend, episodes=own.episodes, commands=own.commands)
+    write_json(own.out, result)
+    print(json.dumps(result))
+
+
+def bench_faults(words: list[str]) -> None:
+    """Kill services, an engine and a learner at random while they work, and say what was lost."""
+    from sandbox.faults import run_faults
+
+    parser = _parser("bench faults", bench_faults.__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument(
+        "--chat", type=Path, required=True, help="folder with tokenizer.json and chat_template.jinja"
+    )
+    parser.add_argument("--run", type=Path, required=True, help="a new folder for logs and ledger")
+    parser.add_argument(
+        "--store", help="postgresql:// URL of an empty database; else a file in the run's folder"
+    )
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    own = parser.parse_args(words[1:])
+    require_writable(own.out)
+    require_writable(own.run, folder=True)
+    result = run_faults(chat=own.chat, out=own.run, kills=own.kills, seed=own.seed, store=own.store)
+    write_json(own.out, result)
+    print(json.dumps(result))
+
+
 def bench_learner(words: list[str]) -> None:
     """Tokens a second of a training step next to transformers, or of a replayed step next to a live one."""
     from t1_jax.tools.bench import BENCHES
@@ -419,6 +464,22 @@ def bench_learner(words: list[str]) -> None:
     options = parser.parse_args(words[1:])
     require_writable(options.out)
     print(json.dumps(BENCHES[words[0]](options.out)["rows"]))
+
+
+def export(options: argparse.Namespace, words: list[str]) -> None:
+    """Write trajectories as ATIF (a line of JSON each) or as Parquet (a row each)."""
+    from sandbox.export import FORMATS
+    from sandbox.export import export as run
+
+    parser = _parser("export", export.__doc__)
+    parser.add_argument(
+        "--trajectories", type=Path, required=True, help="a .frames file, or a folder of them"
+    )
+    parser.add_argument("--to", choices=FORMATS, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    own = parser.parse_args(words)
+    require_writable(own.out)
+    print(json.dumps({"trajectories": run(own.trajectories, own.to, own.out)}))
 
 
 def plan(options: argparse.Namespace, words: list[str]) -> None:
@@ -478,7 +539,8 @@ def quickstart(options: argparse.Namespace, overrides: list[str]) -> None:
 CONFIGURED: dict[str, Run] = {"sft": sft, "rl": rl, "serve": serve, "rollout": rollout, "eval": evaluate,
                               "quickstart": quickstart, "plan": plan, "pod": pod}  # fmt: skip
 PLAIN: dict[str, Run] = {"tasks": tasks, "init": init, "convert": convert, "score": score,
-                         "mismatch": mismatch, "bench": bench, "report": report}  # fmt: skip
+                         "mismatch": mismatch, "bench": bench, "export": export,
+                         "report": report}  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):

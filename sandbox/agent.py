@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from sandbox import compaction
 from sandbox.backends.base import SandboxError
 from sandbox.errors import InputError
 from sandbox.policy import ContextLengthError, Generation, Policy, PolicyError
@@ -43,6 +44,8 @@ class EpisodeLimits:
     episode_timeout: float | None = None  # None: the task's own
     max_format_errors: int = 2  # malformed turns in a row that end the episode
     infra_retries: int = 2  # fresh sandboxes after an infrastructure failure
+    max_compactions: int = 0  # how often the model may sum up and go on when the context is full
+    summary_tokens: int = 512  # of such a summary
     tools: tuple[str, ...] = TOOL_NAMES  # what the prompt offers; a call of another is malformed
 
     def __post_init__(self) -> None:
@@ -54,9 +57,12 @@ class EpisodeLimits:
             "command_timeout",
             "max_command_timeout",
             "max_format_errors",
+            "summary_tokens",
         ):
             if getattr(self, name) <= 0:
                 raise InputError(f"limits.{name}: {getattr(self, name)}, expected a number above 0")
+        if self.max_compactions < 0:
+            raise InputError(f"limits.max_compactions: {self.max_compactions}, expected 0 or more")
         offered(self.tools)
 
 
@@ -67,14 +73,36 @@ def turn_seed(seed: int, turn: int) -> int:
 
 
 @dataclass
-class _Episode:
-    """The mutable state of one try."""
+class _Segment:
+    """A stretch of an episode that the model saw as one context."""
 
     transcript: Transcript = field(default_factory=Transcript)
     turns: list[Turn] = field(default_factory=list)
+
+
+@dataclass
+class _Episode:
+    """The mutable state of one try."""
+
+    segments: list[_Segment] = field(default_factory=lambda: [_Segment()])
+    summarising: bool = False  # the next turn is a summary
     seconds: dict[str, float] = field(default_factory=lambda: {"engine": 0.0, "terminal": 0.0})
     format_errors: int = 0
     malformed_in_a_row: int = 0
+
+    @property
+    def transcript(self) -> Transcript:
+        return self.segments[-1].transcript
+
+    @property
+    def turns(self) -> list[Turn]:
+        return self.segments[-1].turns
+
+    def resume(self, prompt: list[int]) -> None:
+        """Go on in a new segment."""
+        self.segments.append(_Segment())
+        self.transcript.append_prompt(prompt)
+        self.summarising = False
 
 
 async def run_episode(
@@ -89,8 +117,8 @@ async def run_episode(
     seed: int,
     temperature: float,
     system_prompt: str = SYSTEM_PROMPT,
-) -> Trajectory:
-    """Play one episode and grade it.
+) -> list[Trajectory]:
+    """Play one episode and grade it; returns its segments, which is one unless the context was compacted.
 
     Endings: finish (the tool, or a turn without a call), max_turns, context, max_tokens (a turn cut by its
     length), timeout, format_errors: all graded. An infrastructure failure (SandboxError, PolicyError) is
@@ -107,7 +135,12 @@ async def run_episode(
     shared: dict[str, Any] = {
         key: task.metadata[key] for key in ("family", "area", "difficulty", "skills") if key in task.metadata
     }
-    metadata: dict[str, Any] = {**shared, "seed": seed, "temperature": temperature}
+    metadata: dict[str, Any] = {
+        **shared,
+        "seed": seed,
+        "temperature": temperature,
+        "instruction": task.instruction,
+    }
     problems: list[str] = []
     for attempt in range(limits.infra_retries + 1):
         episode = _Episode()
@@ -119,7 +152,16 @@ async def run_episode(
             started = time.monotonic()
             try:
                 ending = await _play(
-                    episode, policy, chat, sandbox, limits, task, f"{rollout_id}:{attempt}", seed, temperature
+                    episode,
+                    policy,
+                    chat,
+                    sandbox,
+                    limits,
+                    task,
+                    f"{rollout_id}:{attempt}",
+                    seed,
+                    temperature,
+                    system_prompt,
                 )
                 stopped = time.monotonic()
                 verdict = await sandbox.verify(task)
@@ -136,21 +178,26 @@ async def run_episode(
         "seconds": {key: round(value, 4) for key, value in episode.seconds.items()},
         "format_errors": episode.format_errors,
         "prompt_tokens": len(prompt),
+        "segments": len(episode.segments),
     }
     if problems:
         metadata["infra_errors"] = problems
     if verdict is not None:
         metadata["verifier_status"] = verdict.status
-    return episode.transcript.to_trajectory(
-        rollout_id=rollout_id,
-        group_id=group_id,
-        task=task.name,
-        turns=episode.turns,
-        metadata=metadata,
-        reward=verdict.reward if verdict else None,
-        ending=ending if verdict else "infra_error",
-        tests=dict(verdict.tests) if verdict else {},
-    )
+    return [
+        segment.transcript.to_trajectory(
+            rollout_id=rollout_id,
+            group_id=group_id,
+            task=task.name,
+            turns=segment.turns,
+            segment=number,
+            metadata=metadata,
+            reward=verdict.reward if verdict else None,
+            ending=ending if verdict else "infra_error",
+            tests=dict(verdict.tests) if verdict else {},
+        )
+        for number, segment in enumerate(episode.segments)
+    ]
 
 
 async def _play(
@@ -163,6 +210,7 @@ async def _play(
     rid: str,
     seed: int,
     temperature: float,
+    system_prompt: str,
 ) -> str:
     """Turns until the episode ends; returns the ending."""
     bounds = [bound for bound in (limits.episode_timeout, task.agent_timeout) if bound]
@@ -170,6 +218,7 @@ async def _play(
     try:
         async with timer:
             for turn in range(limits.max_turns):
+                summary = episode.summarising
                 ending = await _turn(
                     episode,
                     policy,
@@ -182,6 +231,12 @@ async def _play(
                 )
                 if ending:
                     return ending
+                if summary:
+                    text = compaction.resumed(task.instruction, episode.turns[-1].text)
+                    prompt = chat.prompt_ids(system_prompt, text, offered(limits.tools))
+                    if len(prompt) + limits.max_new_tokens >= limits.max_context:
+                        return "context"
+                    episode.resume(prompt)
     except TimeoutError:
         if not timer.expired():
             raise
@@ -204,12 +259,13 @@ async def _turn(
     room = limits.max_context - len(transcript)
     if room <= 0:
         return "context"
+    bound = limits.summary_tokens if episode.summarising else limits.max_new_tokens
     before = time.monotonic()
     try:
-        answer = await _generate(policy, transcript, min(room, limits.max_new_tokens), temperature, seed, rid)
+        answer = await _generate(policy, transcript, min(room, bound), temperature, seed, rid)
     except ContextLengthError:
         # Of a first turn it is the set-up's fault: no episode could begin.
-        if not episode.turns:
+        if not episode.turns and len(episode.segments) == 1:
             raise
         return "context"
     episode.seconds["engine"] += time.monotonic() - before
@@ -222,6 +278,8 @@ async def _turn(
             raise PolicyError(f"engine: {error}") from error
     text = chat.decode(answer.output_ids)
     episode.turns.append(Turn(sampled=span, observed=(span[1], span[1]), text=text))
+    if episode.summarising:
+        return None  # whatever it says, and where it was cut
     if answer.finish_reason == "length":
         # The turn has no end, so nothing may follow it.
         return "context" if room <= limits.max_new_tokens else "max_tokens"
@@ -308,11 +366,22 @@ def _note(episode: _Episode, index: int, seen: dict[str, Any]) -> None:
 def _observe(
     episode: _Episode, chat: ChatFormat, limits: EpisodeLimits, outputs: list[str], closed: bool
 ) -> str | None:
-    """Append tool results, unless they leave the model no room to answer."""
+    """Append tool results, unless they leave the model no room to answer; then it is asked for a summary, as
+    often as the limits allow."""
     turn = episode.turns[-1]
     if not turn.tool:
         episode.turns[-1] = turn = replace(turn, observation="\n".join(outputs))
     ids = chat.tool_result_ids(outputs, truncated=not closed)
+    if len(episode.segments) <= limits.max_compactions:
+        needed = len(ids) + limits.max_new_tokens + compaction.reserve(chat, limits)
+        if len(episode.transcript) + needed > limits.max_context:
+            room = limits.max_context - len(episode.transcript) - limits.summary_tokens
+            asked = compaction.request_ids(chat, outputs, closed, room)
+            if asked is None:
+                return "context"
+            episode.turns[-1] = replace(turn, observed=episode.transcript.append_observation(asked))
+            episode.summarising = True
+            return None
     if len(episode.transcript) + len(ids) >= limits.max_context:
         return "context"
     episode.turns[-1] = replace(turn, observed=episode.transcript.append_observation(ids))

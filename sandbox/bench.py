@@ -1,4 +1,6 @@
-"""`bench rollout`: terminal commands and sandbox starts a second, next to Docker's own in the same run."""
+"""`bench rollout`: terminal commands and sandbox starts a second, next to Docker's own in the same run.
+`bench load`: many episodes at once.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from sandbox.backends import BACKENDS, Backend
+from sandbox.agent import EpisodeLimits
+from sandbox.attempt import Attempt, Counts, play
+from sandbox.backends import BACKENDS, Backend, Sandbox
 from sandbox.errors import InputError
 from sandbox.task import Task
 
@@ -42,6 +46,59 @@ def bench_rollout(*, backend_name: str, image: str, seconds: float) -> dict[str,
         rows = asyncio.run(_measure(backend, _task(Path(folder) / "bench", image), image, seconds / ROUNDS))
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}"
     return {"bench": "rollout", "machine": machine, "backend": backend_name, "rows": rows}
+
+
+def bench_load(*, backend_name: str, episodes: int, commands: int) -> dict[str, Any]:
+    """Play `episodes` at once that run `commands` commands in sum, each with its own answer, and grade them.
+
+    Returns the object that `bench` writes: "errors" counts episodes that failed or were not graded 1, and
+    commands with another answer. Raises InputError.
+    """
+    if backend_name not in BACKENDS:
+        raise InputError(f"backend: {backend_name!r}, expected one of {', '.join(BACKENDS)}")
+    if episodes < 1 or commands < episodes:
+        raise InputError(f"episodes: {episodes}, commands: {commands}, expected commands >= episodes >= 1")
+    backend = BACKENDS[backend_name]
+    backend.check()
+    each = -(-commands // episodes)
+    with tempfile.TemporaryDirectory() as folder:
+        task = _task(Path(folder) / "bench", "debian:bookworm-slim")
+        (task.path / "tests/test.sh").write_text(
+            f"[ $(wc -l </app/log) = {each} ] && r=1 || r=0\necho $r > /logs/verifier/reward.txt\n"
+        )
+        began = time.monotonic()
+        attempts, wrong, slowest = asyncio.run(_load(backend, task, episodes, each))
+        seconds = time.monotonic() - began
+    failed = sum(attempt.reward != 1.0 or attempt.retries > 0 for attempt in attempts)
+    return {
+        "bench": "load",
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}",
+        "backend": backend_name,
+        "episodes": episodes,
+        "commands": each * episodes,
+        "errors": failed + wrong,
+        "seconds": round(seconds, 2),
+        "commands_per_second": round(each * episodes / seconds, 1),
+        "slowest_command_seconds": round(slowest, 3),
+    }
+
+
+async def _load(backend: Backend, task: Task, episodes: int, each: int) -> tuple[list[Attempt], int, float]:
+    wrong, slowest = 0, 0.0
+
+    async def act(sandbox: Sandbox, task: Task, attempt: int, counts: Counts) -> str:
+        nonlocal wrong, slowest
+        for n in range(each):
+            result = await sandbox.terminal(f"echo {attempt} {n} | tee -a log", 120)
+            wrong += (result.output, result.exit_code) != (f"{attempt} {n}\n", 0)
+            slowest = max(slowest, result.seconds)
+        return "finish"
+
+    limits = EpisodeLimits(infra_retries=0)
+    attempts = await asyncio.gather(
+        *(play(task, act, backend, limits, attempt=number) for number in range(episodes))
+    )
+    return attempts, wrong, slowest
 
 
 def _task(folder: Path, image: str) -> Task:

@@ -7,7 +7,7 @@ sends them as such; from any other they are read off the text, in the form that 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sandbox.agent import EpisodeLimits, turn_seed
@@ -15,11 +15,11 @@ from sandbox.attempt import Agent, Counts
 from sandbox.chat_client import ChatAnswer, ChatClient
 from sandbox.policy import ContextLengthError
 from sandbox.tools import (
-    TOOLS,
     ToolCall,
     ToolCallError,
     check_call,
     observation_text,
+    offered,
     parse_tool_calls,
     run_call,
 )
@@ -55,7 +55,7 @@ def chat_agent(
             try:
                 answer = await client.complete(
                     messages,
-                    tools=TOOLS,
+                    tools=offered(limits.tools),
                     max_tokens=limits.max_new_tokens,
                     temperature=temperature,
                     seed=turn_seed(seed_of(attempt), turn),
@@ -71,7 +71,7 @@ def chat_agent(
             ids = [str(call.get("id") or f"call_{turn}_{k}") for k, call in enumerate(answer.tool_calls)]
             messages.append(_as_said(answer, ids))
             try:
-                calls = _calls(answer)
+                calls = _calls(answer, limits.tools)
             except ToolCallError as error:
                 counts.format_errors += 1
                 malformed += 1
@@ -110,11 +110,11 @@ def _as_said(answer: ChatAnswer, ids: list[str]) -> dict[str, Any]:
     return message
 
 
-def _calls(answer: ChatAnswer) -> list[ToolCall]:
+def _calls(answer: ChatAnswer, tools: Sequence[str]) -> list[ToolCall]:
     if not answer.tool_calls:
         # The prompt may have opened a think block that the text only closes.
         opened = "</think>" in answer.content and "<think>" not in answer.content
-        return parse_tool_calls(answer.content, thinking=opened)
+        return parse_tool_calls(answer.content, thinking=opened, tools=tools)
     calls = []
     for call in answer.tool_calls:
         function = call.get("function") or {}
@@ -126,7 +126,7 @@ def _calls(answer: ChatAnswer) -> list[ToolCall]:
                 raise ToolCallError(f"arguments are not JSON: {error}") from error
         if not isinstance(arguments, dict):
             raise ToolCallError("arguments must be a JSON object")
-        calls.append(check_call(str(function.get("name", "")), arguments))
+        calls.append(check_call(str(function.get("name", "")), arguments, tools))
     return calls
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from sandbox.agent import SYSTEM_PROMPT
 from sandbox.errors import InputError
-from sandbox.tools import TOOLS, ToolCall, ToolCallError, check_call, format_tool_call
+from sandbox.tools import TOOL_NAMES, ToolCall, ToolCallError, check_call, format_tool_call, offered
 from sandbox.trajectory import Trajectory, Turn
 from sandbox.transcript import ChatFormat, Transcript
 
@@ -60,6 +60,7 @@ def import_conversations(
     system_prompt: str = SYSTEM_PROMPT,
     observation_tokens: int = 1024,
     max_context: int | None = None,
+    tools: Sequence[str] = TOOL_NAMES,
 ) -> tuple[list[Trajectory], dict[str, str]]:
     """Read a file of ATIF (one JSON object, or a line each) or chat messages (lines {"messages": [...]}).
 
@@ -75,7 +76,7 @@ def import_conversations(
         try:
             name = f"{path.stem}-{number}"
             conversation = _from_atif(record, name) if "steps" in record else _from_chat(record, name)
-            made = to_trajectory(conversation, chat, system_prompt, observation_tokens)
+            made = to_trajectory(conversation, chat, system_prompt, observation_tokens, tools)
             if max_context is not None and len(made.tokens) > max_context:
                 raise _Unfit(f"{len(made.tokens)} tokens, expected at most {max_context}")
         except (_Unfit, ToolCallError) as reason:
@@ -89,13 +90,22 @@ def import_conversations(
 
 
 def to_trajectory(
-    conversation: Conversation, chat: ChatFormat, system_prompt: str, observation_tokens: int
+    conversation: Conversation,
+    chat: ChatFormat,
+    system_prompt: str,
+    observation_tokens: int,
+    tools: Sequence[str] = TOOL_NAMES,
 ) -> Trajectory:
-    """Encode a conversation. Log-probs are 0 and versions -1: no policy sampled it."""
+    """Encode a conversation under a prompt that offers `tools`. Log-probs are 0 and versions -1: no policy
+    sampled it.
+    """
+    for call in (call for step in conversation.steps for call in step.calls):
+        if call.name not in tools:
+            raise _Unfit(f"it calls {call.name}, expected only {', '.join(tools)}")
     transcript = Transcript()
     turns: list[Turn] = []
     context: list[int] = []
-    transcript.append_prompt(chat.prompt_ids(system_prompt, conversation.instruction, TOOLS))
+    transcript.append_prompt(chat.prompt_ids(system_prompt, conversation.instruction, offered(tools)))
     for index, step in enumerate(conversation.steps):
         ids = chat.assistant_ids(_assistant_text(step, chat))
         span = transcript.append_sampled(ids, [0.0] * len(ids), [-1] * len(ids), counts=step.learned)

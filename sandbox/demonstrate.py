@@ -208,18 +208,19 @@ async def _demonstrate_task(
 
     async def play(calls: Sequence[ToolCall], kind: str) -> Trajectory:
         texts = [chat.assistant_text(format_tool_call(call)) for call in calls]
-        return await run_episode(
+        [made] = await run_episode(
             task,
             ScriptedPolicy(texts, chat),
             chat,
             backend,
-            limits,
+            replace(limits, max_compactions=0),  # a script does not sum up
             rollout_id=f"{kind}/{task.name}",
             group_id=f"{kind}/{task.name}",
             seed=seed,
             temperature=1.0,
             system_prompt=system_prompt,
         )
+        return made
 
     candidates = [i for i, call in enumerate(calls) if call.name == "terminal"]
     if candidates and rng.random() < recovery_fraction:

@@ -239,7 +239,7 @@ async def _model_attempt(
     config: EvalConfig, task: Task, attempt: int, policy: Policy, chat: ChatFormat, backend: Backend
 ) -> Attempt:
     start = time.monotonic()
-    trajectory = await run_episode(
+    segments = await run_episode(
         task,
         policy,
         chat,
@@ -251,6 +251,7 @@ async def _model_attempt(
         temperature=config.temperature,
         system_prompt=config.system_prompt,
     )
+    trajectory = segments[-1]
     problems = trajectory.metadata.get("infra_errors", [])
     return Attempt(
         task=task.name,
@@ -259,9 +260,9 @@ async def _model_attempt(
         ending=trajectory.ending,
         verifier=trajectory.metadata.get("verifier_status", "scored"),
         tests=trajectory.tests,
-        rounds=len(trajectory.turns),
+        rounds=sum(len(segment.turns) for segment in segments),
         format_errors=trajectory.metadata["format_errors"],
-        tokens=int(trajectory.loss_mask.sum()),
+        tokens=sum(int(segment.loss_mask.sum()) for segment in segments),
         seconds=round(time.monotonic() - start, 3),
         retries=len(problems) - (trajectory.reward is None),
         problem="; ".join(problems),

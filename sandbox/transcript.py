@@ -303,6 +303,7 @@ class Transcript:
         ending: str,
         tests: dict[str, bool] | None = None,
         turns: Sequence[Turn] = (),
+        segment: int = 0,
         metadata: dict[str, Any] | None = None,
     ) -> Trajectory:
         """Freeze the record. Rows that were never forwarded stay invalid (zeros)."""
@@ -327,6 +328,7 @@ class Transcript:
             ending=ending,
             tests=tests or {},
             turns=tuple(turns),
+            segment=segment,
             metadata=metadata or {},
         )
 

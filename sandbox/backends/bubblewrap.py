@@ -4,8 +4,7 @@ An episode sees a whole Linux system of its own: the host's programs (/usr, with
 has them) under an overlay, and a generated /etc, /root, /var and so on. It may install, change and delete all
 of it; what it writes lies in a private folder that is thrown away at the end. Of the host's other files
 nothing is there. No network but its own loopback, its own process numbers, no host environment. A task that
-asks for a network is refused: bubblewrap could only share the host's, with every local port and abstract
-socket in it.
+asks for a network gets one through slirp4netns (see network).
 
 Root inside is an unprivileged user outside. Where the service runs as root, a range of 65,536 users is
 mapped, so that chown, su and package managers work; otherwise root is the only user.
@@ -23,7 +22,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sandbox.backends import cgroups
+from sandbox.backends import cgroups, network
 from sandbox.backends.base import SandboxError
 from sandbox.backends.cgroups import Cgroup
 from sandbox.backends.environment import (
@@ -92,12 +91,12 @@ class BubblewrapBackend:
 
     async def create(self, task: Task) -> BubblewrapSandbox:
         """A sandbox with the task's environment/ files. InputError when its Dockerfile needs an image
-        build, or when it asks for a network.
+        build, or when it asks for a network and this machine cannot give it one.
         """
-        if task.allow_network:
+        if task.allow_network and not network.available():
             raise InputError(
-                f"task {task.name}: it asks for a network, and bubblewrap could only share the host's, local "
-                "ports included; use the docker backend"
+                f"task {task.name}: it asks for a network, which needs slirp4netns and /dev/net/tun; install "
+                "slirp4netns or use the docker backend"
             )
         sandbox = BubblewrapSandbox(task, self._prepare())
         try:

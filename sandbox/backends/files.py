@@ -15,6 +15,7 @@ import shutil
 from pathlib import Path, PurePosixPath
 
 from sandbox.backends.lease import mount_memory, remove_tree
+from sandbox.backends.network import RESOLVER
 from sandbox.errors import InputError
 from sandbox.task import Task, read_recipe
 
@@ -95,6 +96,13 @@ class SandboxFiles:
         for sources, destination in recipe.copies:
             for source in sources:
                 self._copy(source, destination)
+        if self._task.allow_network:
+            etc = self.root / "etc"
+            etc.mkdir(exist_ok=True)
+            (etc / "resolv.conf").write_text(RESOLVER)
+            (etc / "nsswitch.conf").write_text(
+                _ETC["nsswitch.conf"].replace("hosts: files", "hosts: files dns")
+            )
         for place in (self.root, self.usr, self.local):
             own(place, self._owner)
         for name in ("root.work", "usr.work"):

@@ -28,6 +28,7 @@ _JANITOR = Path(__file__).with_name("janitor.py")
 # architecture.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _AT_FDCWD, _AT_EMPTY_PATH, _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = -100, 0x1000, 1, 4
+_MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_IDMAP = 1, 0x00100000
 
 
@@ -129,10 +130,17 @@ def remove_tree(path: Path) -> None:
 
 
 def _detach(path: Path) -> None:
+    """Unmount what is mounted at a folder or directly in it.
+
+    Each is tried: nothing tells a mount of the same file system (the host's /usr) from a folder. No link is
+    followed, for an episode may have planted it.
+    """
     if os.geteuid() == 0:
-        for place in (path, *(child for child in path.glob("*") if child.is_dir())):
-            if os.path.ismount(place):
-                ctypes.CDLL(None).umount2(os.fsencode(place), 2)
+        unmount = ctypes.CDLL(None).umount2
+        inside = [Path(entry) for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
+        for place in (*inside, path):
+            while unmount(os.fsencode(place), _MNT_DETACH | _UMOUNT_NOFOLLOW) == 0:
+                pass
 
 
 def _fast_folder() -> Path:

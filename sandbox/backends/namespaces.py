@@ -20,6 +20,7 @@ from sandbox.backends.base import SandboxError
 from sandbox.backends.cgroups import Cgroup
 from sandbox.backends.files import SYSTEM, SandboxFiles, build_skeleton
 from sandbox.backends.lease import lease_folder, mount_as, mount_memory, remove_tree, start_janitor
+from sandbox.backends.network import UserNetwork
 from sandbox.backends.processes import end_process
 from sandbox.backends.supervisor import Ring
 from sandbox.backends.toolchain import PLACE, toolchain
@@ -121,6 +122,7 @@ class Guest:
         self._output = output
         self._cgroup = cgroup
         self.link = link or socket.socket()
+        self._network: UserNetwork | None = None
 
     @classmethod
     async def start(
@@ -168,6 +170,12 @@ class Guest:
         finally:
             os.close(info)
             os.close(gate_in)
+        if task.allow_network:
+            try:
+                guest._network = await UserNetwork.start(pid)
+            except BaseException:
+                await guest.end()
+                raise
         return guest
 
     def limit_hit(self) -> str:
@@ -193,6 +201,8 @@ class Guest:
     async def end(self) -> str:
         """See session.Guest."""
         await end_process(self.process)
+        if self._network:
+            await self._network.end()
         self.link.close()
         if self._output < 0:
             return ""

@@ -42,8 +42,13 @@ class Ledger:
         return len(fresh)
 
     def rollout_ids(self, step: int) -> set[str]:
-        """Rollouts of a step that have arrived."""
-        return {rollout_id for rollout_id, _ in self._steps.get(step, {})}
+        """Rollouts of a step that have arrived, with all their segments: a crash may have cut some off."""
+        known = self._steps.get(step, {})
+        return {
+            rollout_id
+            for (rollout_id, _), trajectory in known.items()
+            if all((rollout_id, n) in known for n in range(trajectory.metadata.get("segments", 1)))
+        }
 
     def trajectories(self, step: int) -> list[Trajectory]:
         """A step's trajectories by rollout id and segment: not in the order in which they arrived."""

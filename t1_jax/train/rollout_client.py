@@ -42,7 +42,7 @@ class Group:
 
 
 class HttpClient:
-    """JSON over HTTP. A service that is down, or says 503, is waited for: all requests here may be sent
+    """JSON over HTTP. A service that is down, or says 429 or 503, is waited for: all requests may be sent
     twice.
 
     Args:
@@ -67,10 +67,10 @@ class HttpClient:
                 with urllib.request.urlopen(request, timeout=_REQUEST_SECONDS) as response:
                     return response.read()
             except urllib.error.HTTPError as error:
-                if error.code != 503:
+                if error.code not in (429, 503):  # busy: its queue is full, or it is starting
                     text = " ".join(error.read().decode(errors="replace").split())
                     raise InputError(f"{self.url}{path}: answered {error.code}: {text[:500]}") from None
-                reason: Any = "answered 503"
+                reason: Any = f"answered {error.code}"
             except (
                 OSError,
                 http.client.HTTPException,

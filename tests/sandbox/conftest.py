@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +94,40 @@ def expected_routes(tokens: list[int]) -> np.ndarray:
         for i, t in enumerate(tokens)
     ]
     return np.asarray(rows, np.uint8).reshape(-1, LAYERS, TOP_K)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The folder of a running PostgreSQL server's socket."""
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    found = str(programs[-1]) if programs else shutil.which("initdb")
+    if not found:
+        pytest.skip("needs PostgreSQL's server programs: apt-get install postgresql (.ci/run does so)")
+    # The server refuses to run as root; pytest's own folders are closed to other users.
+    user = "nobody" if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory(prefix="t1-pg-") as folder:
+        if user:
+            shutil.chown(folder, user)
+        data, bin_ = f"{folder}/data", Path(found).parent
+        options = {"user": user, "cwd": folder, "check": True, "stdout": subprocess.DEVNULL}
+        initdb = [found, "-D", data, "-U", "t1", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
+        subprocess.run(initdb, **options)
+        settings = f"-k {folder} -c listen_addresses= -c fsync=off -c shared_buffers=16MB"
+        control = [str(bin_ / "pg_ctl"), "-D", data, "-w"]
+        subprocess.run([*control, "-l", f"{folder}/log", "-o", settings, "start"], **options)
+        yield folder
+        subprocess.run([*control, "-m", "immediate", "stop"], **options)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> str:
+    """The URL of a store with nothing in it."""
+    import psycopg
+
+    url, schema = f"postgresql:///postgres?host={postgres_server}&user=t1", f"s{uuid.uuid4().hex}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}".encode())
+    return f"{url}&options=-csearch_path%3D{schema}"
 
 
 class ScriptedEngine:

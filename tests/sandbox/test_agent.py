@@ -1,17 +1,19 @@
 import asyncio
 import base64
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from sandbox.agent import EpisodeLimits, run_episode, turn_seed
+from sandbox import compaction
+from sandbox.agent import SYSTEM_PROMPT, EpisodeLimits, run_episode, turn_seed
 from sandbox.backends import BACKENDS
 from sandbox.backends.base import SandboxError
 from sandbox.engine_client import EnginePolicy, RouteShape, parse_generation, parse_routes
 from sandbox.errors import InputError
 from sandbox.policy import PolicyError, ScriptedPolicy
 from sandbox.task import Task
-from sandbox.tools import ToolCall, format_tool_call
+from sandbox.tools import TOOLS, ToolCall, format_tool_call
 from sandbox.trajectory import Trajectory
 
 LIMITS = EpisodeLimits(max_new_tokens=400, command_timeout=10.0)
@@ -39,9 +41,10 @@ def play(task, chat, backend, engine):
         async with EnginePolicy(
             engine.url, stop_ids=chat.stop_ids, shape=SHAPE, patience=patience, **options
         ) as policy:
-            return await run_episode(
+            segments = await run_episode(
                 task, policy, chat, backend, limits, rollout_id="g/0", group_id="g", seed=5, temperature=0.7
             )
+            return segments if limits.max_compactions else segments[0]
 
     return run
 
@@ -333,6 +336,54 @@ async def test_an_abort_is_generated_again(play, engine, chat, run_text):
     check_record(trajectory, engine, chat)
 
 
+SUMMARY = "out.txt is written. done.txt is left <|im_end|>"
+
+
+@pytest.fixture
+def tight(chat, task) -> EpisodeLimits:
+    """Room for a command with a long result, but not for another."""
+    prompt = chat.prompt_ids(SYSTEM_PROMPT, task.instruction, TOOLS)
+    return replace(
+        LIMITS, max_new_tokens=300, summary_tokens=200, observation_tokens=400, max_compactions=1,
+        max_context=len(prompt) + 1000,
+    )  # fmt: skip
+
+
+async def test_a_full_context_is_summed_up_in_a_new_segment(play, engine, chat, task, run_text, tight):
+    long = run_text("echo hello > out.txt; seq 1000")
+    first, second = await play(long, chat.assistant_text(SUMMARY), run_text("touch done.txt"), limits=tight)
+    assert [t.segment for t in (first, second)] == [0, 1] and first.metadata["segments"] == 2
+    assert {(t.reward, t.ending, t.rollout_id) for t in (first, second)} == {(1.0, "finish", "g/0")}
+    # The summary is sampled like every turn, and both segments are what the engine saw.
+    requests = [request["input_ids"] for request in engine.requests]
+    assert [turn.sampled[0] for turn in first.turns] == [len(ids) for ids in requests[:2]]
+    assert [turn.sampled[0] for turn in second.turns] == [len(ids) for ids in requests[2:]]
+    for trajectory, seen in ((first, requests[1]), (second, requests[-1])):
+        assert trajectory.tokens[: len(seen)].tolist() == seen
+        spans = np.zeros(len(trajectory.tokens), bool)
+        for turn in trajectory.turns:
+            spans[slice(*turn.sampled)] = True
+        assert np.array_equal(trajectory.loss_mask, spans) and len(trajectory.tokens) <= tight.max_context
+        forwarded = trajectory.turns[-1].sampled[1] - 1
+        routes = engine.expected_routes(trajectory.tokens.tolist())[:forwarded]
+        assert np.array_equal(trajectory.routed_experts[:forwarded], routes)
+        assert trajectory.routed_valid.sum() == forwarded
+    asked = chat.decode(first.tokens[slice(*first.turns[0].observed)].tolist())
+    assert "write a summary" in asked and "tokens cut" in asked
+    # The next prompt is the task's with the summary below, in which nothing is a control token.
+    text = compaction.resumed(task.instruction, first.turns[1].text)
+    assert requests[2] == chat.prompt_ids(SYSTEM_PROMPT, text, TOOLS) and "done.txt is left" in text
+    assert [request["rid"].rpartition(":")[2] for request in engine.requests] == ["0", "1", "2", "3"]
+
+
+async def test_compactions_are_bounded(play, engine, chat, run_text, tight):
+    long = run_text("seq 1000")
+    segments = await play(long, chat.assistant_text(SUMMARY), long, long, long, limits=tight)
+    assert len(segments) == 2 and segments[-1].ending == "context" and segments[-1].reward == 0.0
+    with pytest.raises(InputError, match="max_compactions: -1"):
+        EpisodeLimits(max_compactions=-1)
+
+
 async def test_without_routes(play, engine, run_text):
     trajectory = await play(run_text("touch done.txt"), record_routes=False)
     assert trajectory.routed_experts is None and "return_routed_experts" not in engine.requests[0]
@@ -340,7 +391,7 @@ async def test_without_routes(play, engine, run_text):
 
 async def test_a_scripted_policy_needs_no_engine(task, chat, backend, run_text):
     policy = ScriptedPolicy([run_text("echo hello > out.txt"), run_text("touch done.txt")], chat)
-    trajectory = await run_episode(
+    [trajectory] = await run_episode(
         task, policy, chat, backend, LIMITS, rollout_id="d", group_id="d", seed=0, temperature=1.0
     )
     assert trajectory.reward == 1.0 and trajectory.turns[-1].tool == "finish"

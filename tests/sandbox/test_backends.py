@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,11 +12,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from sandbox.backends import BACKENDS, Backend, Sandbox, SandboxError
+from sandbox.backends import BACKENDS, Backend, Sandbox, SandboxError, network
+from sandbox.backends.toolchain import PLACE
 from sandbox.errors import InputError
 from sandbox.task import Task
 
 IMAGE = "debian:bookworm-slim"
+PYTHON = f"{PLACE}/bin/python3 -S"  # that of the toolchain: an image may have none
 # A file of the host that an episode has no business with.
 README = Path(__file__).parents[2] / "README.md"
 DOCKERFILE = f"FROM {IMAGE}\nWORKDIR /app\nCOPY files/ /app/\n"
@@ -337,18 +340,78 @@ async def test_an_episode_may_break_everything(backend: Backend, tmp_path: Path)
     await asyncio.gather(box.close(), other.close())
 
 
-async def test_network_is_there_when_a_task_asks_or_the_task_is_refused(
-    backend: Backend, tmp_path: Path
-) -> None:
+async def test_network_is_there_when_a_task_asks(backend: Backend, tmp_path: Path) -> None:
     task = make_task(tmp_path / "t", "[environment]\nallow_internet = true\n")
-    if backend.name == "bubblewrap":
-        with pytest.raises(InputError, match="asks for a network"):
+    if backend.name == "bubblewrap" and not network.available():
+        with pytest.raises(InputError, match="asks for a network, which needs slirp4netns"):
             await backend.create(task)
         return
     box = await backend.create(task)
     links = await out(box, "tail -n +3 /proc/net/dev | cut -d: -f1")
     assert {name.strip() for name in links.split()} > {"lo"}
+    if backend.name == "bubblewrap":
+        await _outwards_only(box)
     await box.close()
+
+
+async def _outwards_only(box: Sandbox) -> None:
+    """A server of the host's is reached by the host's address, and not on its loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
+        route.connect(("192.0.2.1", 9))  # sends nothing
+        address = route.getsockname()[0]
+
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello\n")
+        writer.close()
+
+    server = await asyncio.start_server(greet, "0.0.0.0", 0)
+    port = server.sockets[0].getsockname()[1]
+    assert await out(box, f"cat </dev/tcp/{address}/{port}") == "hello\n"
+    for closed in ("127.0.0.1", "10.0.2.2"):
+        result = await box.terminal(f"cat </dev/tcp/{closed}/{port}", 10)
+        assert result.exit_code and "hello" not in result.output, (closed, result)
+    server.close()
+
+
+MEET = """
+import socket, time
+abstract = socket.socket(socket.AF_UNIX)
+abstract.bind("\\0t1-meeting")
+abstract.listen()
+tcp = socket.create_server(("0.0.0.0", 4321))
+print("up", flush=True)
+time.sleep(60)
+"""
+REACH = """
+import ctypes, os, socket
+reached = []
+for family, place in ((socket.AF_UNIX, "\\0t1-meeting"), (socket.AF_INET, ("127.0.0.1", 4321))):
+    try:
+        socket.socket(family).connect(place)
+        reached.append(place)
+    except OSError:
+        pass
+try:
+    os.kill(@PID@, 0)
+    reached.append("kill")
+except ProcessLookupError:
+    pass
+if ctypes.CDLL(None).ptrace(16, @PID@, 0, 0) == 0:
+    reached.append("ptrace")
+print(reached)
+"""
+
+
+async def test_episodes_do_not_reach_each_other(backend: Backend, task: Task) -> None:
+    one, other = await asyncio.gather(backend.create(task), backend.create(task))
+    assert await out(one, f"cat >/tmp/meet <<'END'\n{MEET}END\n{PYTHON} /tmp/meet & sleep 2") == "up\n"
+    reach = f"{PYTHON} - <<'END'\n{REACH.replace('@PID@', str(os.getpid()))}END"
+    # It is there to be reached, but in its own sandbox only; this process in neither.
+    assert "t1-meeting" in await out(one, reach) and "4321" in await out(one, reach)
+    assert await out(other, reach) == "[]\n"
+    seen = await out(other, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    assert "meet" not in seen and "pytest" not in seen
+    await asyncio.gather(one.close(), other.close())
 
 
 def slack() -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox.backends import BACKENDS
-from sandbox.bench import bench_rollout
+from sandbox.bench import bench_load, bench_rollout
 from sandbox.errors import InputError
 
 IMAGE = "debian:bookworm-slim"
@@ -43,3 +43,11 @@ def test_what_cannot_be_measured_is_named(
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(InputError, match=message):
         bench_rollout(**({"backend_name": "bubblewrap", "image": IMAGE, "seconds": 1.0} | change))
+
+
+def test_episodes_at_once_are_all_graded_and_every_command_gets_its_own_answer() -> None:
+    result = bench_load(backend_name="bubblewrap", episodes=6, commands=31)
+    assert (result["commands"], result["errors"]) == (36, 0) and result["commands_per_second"] > 0
+    for change in ({"episodes": 0}, {"commands": 5}, {"backend_name": "none"}):
+        with pytest.raises(InputError, match="expected"):
+            bench_load(**({"backend_name": "bubblewrap", "episodes": 6, "commands": 36} | change))

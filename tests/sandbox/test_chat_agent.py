@@ -100,3 +100,13 @@ async def test_a_url_without_a_server_or_without_models_is_bad_input(chat_server
     with pytest.raises(InputError, match="no model from /models"):
         async with ChatClient("http://127.0.0.1:9"):
             pass
+
+
+async def test_only_the_tools_of_the_limits_are_offered_and_run(write_task, chat_server):
+    chat_server.script = [call("terminal_output"), call("terminal", command="touch done.txt"), call("finish")]
+    result = await play(write_task, chat_server, limits={"tools": ("terminal", "finish")})
+    assert result["format_error_rate"] == pytest.approx(1 / 3)
+    names = [tool["function"]["name"] for tool in chat_server.requests[0]["tools"]]
+    assert names == ["terminal", "finish"]
+    results = [m["content"] for m in chat_server.requests[-1]["messages"] if m["role"] == "tool"]
+    assert "unknown function 'terminal_output'" in results[0]

@@ -5,7 +5,7 @@ import pytest
 
 from sandbox.conversations import import_conversations
 from sandbox.errors import InputError
-from sandbox.tools import TOOLS
+from sandbox.tools import TOOLS, offered
 
 
 def call(name, arguments, identity="c"):
@@ -117,3 +117,13 @@ def test_bad_files_are_refused(tmp_path, chat, text, message):
     (tmp_path / "x.jsonl").write_text(text)
     with pytest.raises(InputError, match=message):
         import_conversations(tmp_path / "x.jsonl", chat)
+
+
+def test_the_prompt_offers_the_tools_that_were_asked_for(tmp_path, chat):
+    path = write(tmp_path / "c.jsonl", chat_record())
+    [made], _ = import_conversations(path, chat, tools=("terminal", "finish"))
+    system = "Solve the task in a Linux terminal with tool calls."
+    prompt = chat.prompt_ids(system, "Write hello.", offered(("terminal", "finish")))
+    assert made.tokens[: len(prompt)].tolist() == prompt
+    with pytest.raises(InputError, match="it calls terminal, expected only finish"):
+        import_conversations(path, chat, tools=("finish",))

@@ -16,6 +16,7 @@ import pytest
 
 from sandbox.backends import BACKENDS, cgroups
 from sandbox.backends.bubblewrap import BubblewrapBackend
+from sandbox.backends.lease import remove_tree
 from sandbox.backends.processes import children
 from sandbox.errors import InputError
 from sandbox.task import Task
@@ -97,6 +98,18 @@ def test_kill_9_of_the_service_leaves_nothing(name: str, tmp_path: Path) -> None
         client = BACKENDS[name]._prepare().client  # type: ignore[attr-defined]
         label = f"t1-jax.owner={Path(base).name}"
         assert gone(lambda: bool(client.containers.list(all=True, filters={"label": label})))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts anything, here as in the backend")
+def test_a_mount_of_the_same_file_system_is_unmounted_and_never_emptied(tmp_path: Path) -> None:
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host/file").write_text("kept")
+    (tmp_path / "base/usr").mkdir(parents=True)
+    (tmp_path / "base/link").symlink_to(tmp_path / "host")
+    subprocess.run(["mount", "--bind", str(tmp_path / "host"), str(tmp_path / "base/usr")], check=True)
+    assert (tmp_path / "base/usr/file").exists()
+    remove_tree(tmp_path / "base")
+    assert (tmp_path / "host/file").read_text() == "kept" and not (tmp_path / "base").exists()
 
 
 async def test_a_closed_sandbox_leaves_nothing(tmp_path: Path) -> None:

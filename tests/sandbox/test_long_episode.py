@@ -37,7 +37,7 @@ async def test_320_calls(write_task, chat) -> None:
     texts = [format_tool_call(ToolCall(name="terminal", arguments={"command": text})) for text in commands]
     policy = Timed(texts, chat)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    trajectory = await run_episode(
+    [trajectory] = await run_episode(
         Task.load(write_task(agent_timeout=240.0)),
         policy,
         chat,

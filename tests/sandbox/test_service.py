@@ -7,8 +7,10 @@ import subprocess
 import sys
 
 import aiohttp
+import jsonschema
 import numpy as np
 import pytest
+from openapi_spec_validator import validate
 
 from sandbox.agent import EpisodeLimits
 from sandbox.backends import BACKENDS
@@ -150,6 +152,82 @@ async def test_an_episode_that_cannot_be_played_still_gives_a_frame(client, engi
     assert states["failed"] == 1 and states["delivered"] == 1
 
 
+async def test_a_group_waits_for_the_policy_version_that_it_asks_for(client, engine, write_task):
+    task = str(write_task())
+    groups = [{"group_id": f"g{v}", "task": task, "attempts": 2, "min_version": v} for v in (4, 6)]
+    await post(client, "/v1/groups", groups=groups)
+    assert {t.group_id for t in await collect(client, 2)} == {"g4"}  # the engine serves 4
+    assert await lease(client, 2, wait=0.3) == []
+    engine.version = 6
+    frames = await collect(client, 2)
+    assert {t.group_id for t in frames} == {"g6"} and min(t.versions[t.loss_mask].min() for t in frames) == 6
+
+
+async def test_what_an_older_policy_sampled_is_not_handed_out(client, engine, write_task):
+    await post(client, "/v1/groups", groups=[{"group_id": "a/b", "task": str(write_task()), "attempts": 2}])
+    while (await status(client))["states"]["done"] < 2:
+        await asyncio.sleep(0.02)
+    async with client.post("/v1/lease", json={"max": 9, "min_version": 5}) as response:
+        assert await response.read() == b""
+    async with client.get("/v1/groups/a/b") as response:
+        group = await response.json()
+    assert group["complete"] and {r["state"] for r in group["rollouts"]} == {"cancelled"}
+    assert {r["reason"] for r in group["rollouts"]} == {"stale: sampled by policy version 4"}
+    async with client.get("/v1/groups/none") as response:
+        assert response.status == 404
+
+
+async def test_a_learner_that_submits_or_leaves_too_much_is_held_back(client, engine, write_task):
+    object.__setattr__(client.service.config, "max_pending", 5)
+    object.__setattr__(client.service.config, "max_ready", 1)
+    task = str(write_task())
+    group = {"task": task, "attempts": 5}
+    assert (await post(client, "/v1/groups", groups=[group | {"group_id": "g"}]))[0] == 200
+    async with client.post("/v1/groups", json={"groups": [group | {"group_id": "h"}]}) as response:
+        assert response.status == 429 and response.headers["Retry-After"] == "1"
+    # Four episodes start at once; the fifth has to wait until what ended is acknowledged.
+    frames = await collect(client, 4)
+    await asyncio.sleep(0.1)
+    assert (await status(client))["states"]["queued"] == 1
+    await post(client, "/v1/ack", rollout_ids=[t.rollout_id for t in frames])
+    assert len(await collect(client, 1)) == 1
+
+
+async def test_a_rollout_whose_service_keeps_dying_is_given_up(client, write_task):
+    await client.store._run(lambda db: db.executemany(
+        "INSERT INTO rollouts (rollout_id, group_id, task, seed, temperature, state, claims)"
+        " VALUES (?, 'g', ?, 0, 1.0, 'queued', 5)", [("g/0", str(write_task()))]))  # fmt: skip
+    [frame] = await collect(client, 1)
+    assert frame.reward is None and "died 5 times" in frame.metadata["infra_errors"][0]
+
+
+async def test_the_document_describes_what_is_served(client, write_task):
+    async with client.get("/v1/openapi.json") as response:
+        document = await response.json()
+    validate(document)
+    served = {(r.method.lower(), r.resource.canonical) for r in client.service.app.router.routes()}
+    documented = {(method, path) for path, methods in document["paths"].items() for method in methods}
+    assert documented == {(method, path) for method, path in served if method != "head"}
+
+    def check(path, method, code, answer):
+        content = document["paths"][path][method]["responses"][str(code)]["content"]["application/json"]
+        jsonschema.validate(answer, content["schema"], jsonschema.Draft202012Validator)
+
+    bodies = {
+        "/v1/groups": {"groups": [{"group_id": "g", "task": str(write_task()), "attempts": 1}]},
+        "/v1/cancel": {"group_ids": ["g"]},
+        "/v1/ack": {"rollout_ids": ["g/0"]},
+    }
+    for path, body in bodies.items():
+        schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        jsonschema.validate(body, schema, jsonschema.Draft202012Validator)
+        check(path, "post", *await post(client, path, **body))
+        check(path, "post", *await post(client, path))
+    for path, real in {"/v1/status": "/v1/status", "/v1/groups/{group_id}": "/v1/groups/g"}.items():
+        async with client.get(real) as response:
+            check(path, "get", response.status, await response.json())
+
+
 @pytest.mark.parametrize(
     ("path", "body", "message"),
     [
@@ -173,6 +251,8 @@ async def test_an_episode_that_cannot_be_played_still_gives_a_frame(client, engi
         ("/v1/groups", {}, "body.groups: None, expected list"),
         ("/v1/ack", {}, "rollout_ids"),
         ("/v1/lease", {"max": "3"}, "expected int"),
+        ("/v1/lease", {"max": 0}, "max 0, wait_seconds 0, expected >= 1"),
+        ("/v1/ack", {"rollout_ids": [1]}, "body.rollout_ids: expected a list of strings"),
     ],
 )
 async def test_bad_requests_are_answered_in_one_line(client, write_task, path, body, message):

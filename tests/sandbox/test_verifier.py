@@ -159,6 +159,38 @@ async def test_honest_episodes(tmp_path: Path) -> None:
     assert verdict.solved and verdict.reward == 1.0 and "graded with" in verdict.log
 
 
+LEFT_RUNNING = """
+import os, signal, time
+for number in range(1, 64):
+    try:
+        signal.signal(number, signal.SIG_IGN)
+    except OSError:
+        pass
+for _ in range(2):  # a daemon of a session of its own
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+while True:
+    for folder in ("/tests", "/logs", "/logs/verifier"):
+        if os.path.isdir(folder):
+            open("/app/a", "w").write("seen " + folder)
+            open("/app/b", "w").close()
+    time.sleep(0.001)
+"""
+
+
+async def test_no_process_of_the_episode_lives_to_see_the_tests(tmp_path: Path) -> None:
+    script = (
+        "sleep 0.3; cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -q '[l]urker' && touch /app/a /app/b\n"
+        "exec python3 -I -S /tests/run.py\n"
+    )
+    task = make_task(tmp_path / "t", ["test_a", "test_b"], script)
+    verdict = await play(
+        task, f"cat > lurker.py <<'END'\n{LEFT_RUNNING}END\n/.t1/bin/python3 -S lurker.py; ls"
+    )
+    assert (verdict.status, verdict.reward) == ("scored", 0.0), verdict
+
+
 FORGED = json.dumps(
     {"results": {"tests": [{"name": name, "status": "passed"} for name in ("test_a", "test_b")]}}
 )

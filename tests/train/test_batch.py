@@ -98,3 +98,12 @@ def test_the_ledger_survives_a_torn_write_and_repeated_delivery(tmp_path):
     assert path.read_bytes() == whole
     assert [t.rollout_id for t in ledger.trajectories(0)] == ["a/0", "a/1", "a/2"]
     assert Ledger(tmp_path, first_step=1).trajectories(0) == []
+
+
+def test_a_rollout_has_arrived_with_all_its_segments(tmp_path):
+    parts = [trajectory("a/0", 12, segment=n, metadata={"segments": 2}) for n in range(2)]
+    ledger = Ledger(tmp_path)
+    ledger.add(0, parts[:1])
+    assert ledger.rollout_ids(0) == set()
+    ledger.add(0, parts)
+    assert ledger.rollout_ids(0) == {"a/0"} and [t.segment for t in ledger.trajectories(0)] == [0, 1]
