@@ -347,7 +347,7 @@ def score(options: argparse.Namespace, words: list[str]) -> None:
     parser.add_argument("--router-logits", action="store_true")
     options = parser.parse_args(words)
     require_writable(options.out)
-    run(**vars(options))
+    print(json.dumps(run(**vars(options))))
 
 
 def convert(options: argparse.Namespace, words: list[str]) -> None:
@@ -385,8 +385,13 @@ def mismatch(options: argparse.Namespace, words: list[str]) -> None:
 
 
 def bench(options: argparse.Namespace, words: list[str]) -> None:
-    """Measure a part of the system side by side with a peer: `bench rollout | train | replay`."""
-    commands = {"rollout": bench_rollout, "train": bench_learner, "replay": bench_learner}
+    """Measure a part of the system side by side with a peer: `bench rollout | convert | train | replay`."""
+    commands = {
+        "rollout": bench_rollout,
+        "convert": bench_convert,
+        "train": bench_learner,
+        "replay": bench_learner,
+    }
     if not words or words[0] not in commands:
         raise InputError(
             f"bench: {words[0] if words else 'nothing'!r}, expected one of {', '.join(commands)}"
@@ -406,6 +411,21 @@ def bench_rollout(words: list[str]) -> None:
     options = parser.parse_args(words[1:])
     require_writable(options.out)
     result = run(backend_name=options.backend, image=options.image, seconds=options.seconds)
+    write_json(options.out, result)
+    print(json.dumps(result["rows"]))
+
+
+def bench_convert(words: list[str]) -> None:
+    """Conversions next to a plain copy of the same bytes, and their peak memory."""
+    from t1_jax.tools.bench_convert import bench_convert as run
+
+    parser = _parser("bench convert", bench_convert.__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--gigabytes", type=float, default=12.0, help="of the checkpoint, at least")
+    parser.add_argument("--work", type=Path, help="folder for it; default: the system's temporary folder")
+    options = parser.parse_args(words[1:])
+    require_writable(options.out)
+    result = run(options.gigabytes, options.work)
     write_json(options.out, result)
     print(json.dumps(result["rows"]))
 
