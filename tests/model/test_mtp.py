@@ -8,9 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sandbox.errors import InputError
 from t1_jax.data.packing import pack, split_microbatches
 from t1_jax.data.trajectories import to_document
 from t1_jax.model.transformer import forward, init_params
+from t1_jax.train.loop import model_config
 from t1_jax.train.losses import sft_loss
 from t1_jax.train.optimizer import OptimizerConfig, make_optimizer
 from t1_jax.train.state import init_state
@@ -183,6 +185,12 @@ def test_a_step_trains_it_when_asked(params, batch):
     assert all(moved)
     # The gradients' common norm is clipped, and the loss of the policy is the same one.
     assert float(losses[0]["train/loss"]) == pytest.approx(float(results[0.0][1][0]["train/loss"]), rel=1e-6)
+
+
+def test_a_head_to_train_must_be_there():
+    assert model_config(CONFIG, None, mtp=True) == CONFIG
+    with pytest.raises(InputError, match="mtp_num_hidden_layers is 0, expected 1 to train an MTP head"):
+        model_config(MICRO, None, mtp=True)
 
 
 def test_it_is_no_part_of_the_routing_record(params, batch):
