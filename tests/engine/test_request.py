@@ -20,7 +20,7 @@ def test_defaults():
 def test_images_are_refused(part):
     text = TextFormat(tokenizer=None, template=jinja2.Template(""), stop_ids=())
     messages = [{"role": "user", "content": [{"type": "text", "text": "look"}, part]}]
-    with pytest.raises(RequestError, match="(image|'x').*expected text: images are not read"):
+    with pytest.raises(RequestError, match=r"(image|'x').*expected text: images are not read"):
         text.chat_ids(messages, None, {})
 
 
