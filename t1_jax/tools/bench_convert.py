@@ -93,8 +93,9 @@ def bench_convert(gigabytes: float, work: Path | None = None) -> dict[str, Any]:
       work: where to put it; a temporary folder by default. What is made there is deleted.
 
     Returns:
-      {"bench", "machine", "bytes", "largest_tensor", "rows"}: MB/s of each direction, verification included, next to a copy of the same files, and
-      peak memory in MB next to the bound 1 GiB + 2 times the largest tensor.
+      {"bench", "machine", "bytes", "largest_tensor", "rows"}: MB/s of each direction, verification included,
+      next to a copy of the same files, and peak memory in MB next to the bound 1 GiB + 2 times the largest
+      tensor.
     """
     size = lambda layers: sum(2 * place.size for place in placements(layer_shapes(layers)))  # noqa: E731
     pair = size(4) - size(2)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import importlib.util
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,15 @@ import pytest
 from t1_jax.model.config import ModelConfig
 from tests.checkpoint.hub_folders import tensors
 
-with_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="needs torch: pip install -e '.[parity]'"
-)
+_TORCH = importlib.util.find_spec("torch") is not None
+with_torch = pytest.mark.skipif(not _TORCH, reason="needs torch: pip install -e '.[parity]'")
+without_torch = pytest.mark.skipif(_TORCH, reason="torch is here to be compared with itself")
 GOLDEN = Path(__file__).parent / "golden"
 LENGTHS = (1, 2, 63, 64, 65, 200, 513)
 GOLDEN_LENGTHS = (1, 2, 65)
-AUX_COEFFICIENT = 0.05
+# Large, since with one expert a token the router learns from this term alone: the expert's weight is 1
+# whatever the router says, and token losses leave only rounding there (1e-3 of the gradient at 0.05).
+AUX_COEFFICIENT = 2.0
 
 
 def shape(
@@ -111,13 +115,35 @@ def documents(config: ModelConfig, lengths: tuple[int, ...] = LENGTHS) -> list[n
     return [rng.integers(0, config.vocab_size, length) for length in lengths]
 
 
+@contextmanager
+def in_float64() -> Iterator[None]:
+    """transformers computes in float64 what it otherwise takes to float32 whatever the model's type."""
+    import torch
+    from transformers.models.qwen3_5_moe import modeling_qwen3_5_moe as modeling
+
+    class Wide:
+        def __getattr__(self, name: str) -> Any:
+            return torch.float64 if name in ("float", "float32") else getattr(torch, name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(modeling, "torch", Wide())
+        patch.setattr(torch.Tensor, "float", torch.Tensor.double)
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+
 def torch_model(config: ModelConfig, made: dict[str, np.ndarray], dtype: str = "float32") -> Any:
     """transformers' model with these weights."""
     import torch
     from transformers import Qwen3_5MoeForCausalLM, Qwen3_5MoeTextConfig
 
     torch.set_num_threads(1)  # its threads wait for each other busily, and small models gain nothing
-    model = Qwen3_5MoeForCausalLM(Qwen3_5MoeTextConfig(**config.to_hf()))
+    # Its grouped products know no float64.
+    experts = {"experts_implementation": "eager"} if dtype == "float64" else {}
+    model = Qwen3_5MoeForCausalLM(Qwen3_5MoeTextConfig(**config.to_hf(), **experts))
     missing, unexpected = model.load_state_dict(
         {k: torch.from_numpy(v) for k, v in made.items()}, strict=False
     )
