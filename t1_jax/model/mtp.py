@@ -57,12 +57,12 @@ def mtp_hidden(
       parallel: on a mesh the arguments are this device's parts.
     """
     specs = abstract(config)
-    head, eps = cast_params(params, config)["mtp"], config.rms_norm_eps
+    head = cast_params(params, config)["mtp"]
     with jax.named_scope("mtp"):
         embedded = embed_tokens(config, parallel, params["embed"].astype(config.dtype), next_tokens)
         both = [
-            rms_norm(embedded, head["pre_fc_norm_embedding"], eps),
-            rms_norm(hidden, head["pre_fc_norm_hidden"], eps),
+            rms_norm(embedded, head["pre_fc_norm_embedding"], config),
+            rms_norm(hidden, head["pre_fc_norm_hidden"], config),
         ]
         fc = gather_params(parallel, specs["mtp"]["fc"], head["fc"])
         mixed = matmul(jnp.concatenate(both, axis=-1), fc)
@@ -71,4 +71,4 @@ def mtp_hidden(
         )
         layer = rematerialised(partial(full_layer, inputs), remat_policy)
         out, _ = layer(mixed, head["full"], head["moe"], None, None)
-        return rms_norm(out, head["norm"], eps)
+        return rms_norm(out, head["norm"], config)
