@@ -117,7 +117,7 @@ def test_the_model_is_that_of_transformers(name):
 def test_the_oracle_is_exact_enough_to_be_one(name):
     """What float32 alone does to it: random weights of another scale make that 1e-3 and more."""
     config = oracle.CONFIGS[name]
-    made, docs = oracle.weights(config), oracle.documents(config, (65, 200))
+    made, docs = oracle.weights(config), oracle.documents(config, oracle.GOLDEN_LENGTHS)
     found = oracle.torch_results(config, made, docs)
     with oracle.in_float64():
         exact = oracle.torch_results(config, made, docs, "float64")
