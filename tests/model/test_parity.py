@@ -123,7 +123,7 @@ def test_the_oracle_is_exact_enough_to_be_one(name):
         exact = oracle.torch_results(config, made, docs, "float64")
     for key, array in exact.items():
         assert array.dtype == np.float64 and np.linalg.norm(found[key] - array) > 0, key
-        assert np.linalg.norm(found[key] - array) <= 5e-5 * np.linalg.norm(array), key
+        assert np.linalg.norm(found[key] - array) <= 1e-4 * np.linalg.norm(array), key
 
 
 @oracle.with_torch
