@@ -20,11 +20,8 @@ from t1_jax.checkpoint.manager import load_checkpoint, save_checkpoint
 from t1_jax.tools import transfer
 from t1_jax.tools.convert import convert
 from tests.checkpoint.hub_folders import CONFIG, dequantised, tensors, write
-<<<<<<< HEAD
 from tests.fresh import fresh_params
-=======
 from tests.model import oracle
->>>>>>> faca7db (Parity with transformers over twelve shapes, replay bit for bit, score streams, bench convert)
 
 ROOT = Path(__file__).parents[2]
 LAYOUTS = {
