@@ -1,7 +1,6 @@
 """The multi-token prediction head: its equations in NumPy float64, its gradient, and what it leaves alone."""
 
 import dataclasses
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +10,13 @@ import pytest
 from sandbox.errors import InputError
 from t1_jax.data.packing import pack, split_microbatches
 from t1_jax.data.trajectories import to_document
-from t1_jax.model.transformer import forward, init_params
+from t1_jax.model.transformer import forward
 from t1_jax.train.loop import model_config
 from t1_jax.train.losses import sft_loss
 from t1_jax.train.optimizer import OptimizerConfig, make_optimizer
 from t1_jax.train.state import init_state
 from t1_jax.train.step import make_train_step, mtp_logprobs, place_batch
+from tests.fresh import fresh_params
 from tests.train.micro import MICRO, trajectory
 
 CONFIG = dataclasses.replace(MICRO, mtp_num_hidden_layers=1, num_hidden_layers=2, full_attention_interval=2)
@@ -26,7 +26,7 @@ LENGTHS = (11, 2, 9)
 @pytest.fixture(scope="module")
 def params():
     """Random, with norms that differ from one."""
-    drawn = jax.jit(partial(init_params, CONFIG))(jax.random.key(0))
+    drawn = fresh_params(CONFIG)
     rng = np.random.default_rng(1)
     return jax.tree.map(lambda leaf: leaf + 0.1 * rng.standard_normal(leaf.shape, np.float32), drawn)
 
