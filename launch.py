@@ -347,7 +347,7 @@ def score(options: argparse.Namespace, words: list[str]) -> None:
     parser.add_argument("--router-logits", action="store_true")
     options = parser.parse_args(words)
     require_writable(options.out)
-    run(**vars(options))
+    print(json.dumps(run(**vars(options))))
 
 
 def convert(options: argparse.Namespace, words: list[str]) -> None:
@@ -385,11 +385,14 @@ def mismatch(options: argparse.Namespace, words: list[str]) -> None:
 
 
 def bench(options: argparse.Namespace, words: list[str]) -> None:
-    """Measure a part of the system, most beside a peer: `bench rollout | load | faults | train | replay`."""
+    """Measure a part of the system, most beside a peer:
+    `bench rollout | load | faults | convert | train | replay`.
+    """
     commands = {
         "rollout": bench_rollout,
         "load": bench_load,
         "faults": bench_faults,
+        "convert": bench_convert,
         "train": bench_learner,
         "replay": bench_learner,
     }
@@ -453,6 +456,21 @@ def bench_faults(words: list[str]) -> None:
     result = run_faults(chat=own.chat, out=own.run, kills=own.kills, seed=own.seed, store=own.store)
     write_json(own.out, result)
     print(json.dumps(result))
+
+
+def bench_convert(words: list[str]) -> None:
+    """Conversions next to a plain copy of the same bytes, and their peak memory."""
+    from t1_jax.tools.bench_convert import bench_convert as run
+
+    parser = _parser("bench convert", bench_convert.__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--gigabytes", type=float, default=12.0, help="of the checkpoint, at least")
+    parser.add_argument("--work", type=Path, help="folder for it; default: the system's temporary folder")
+    options = parser.parse_args(words[1:])
+    require_writable(options.out)
+    result = run(options.gigabytes, options.work)
+    write_json(options.out, result)
+    print(json.dumps(result["rows"]))
 
 
 def bench_learner(words: list[str]) -> None:

@@ -98,8 +98,12 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
     """
     content = message.get("content")
     if isinstance(content, list):
-        if any(not isinstance(part, dict) or part.get("type") != "text" for part in content):
-            raise RequestError("message content may hold only text parts")
+        for part in content:
+            if not isinstance(part, dict) or part.get("type") != "text":
+                kind = part.get("type") if isinstance(part, dict) else part
+                raise RequestError(
+                    f"message content has a part of type {kind!r:.40}, expected text: images are not read"
+                )
         content = "".join(str(part.get("text", "")) for part in content)
     out = {**message, "content": "" if content is None else content}
     if message.get("tool_calls"):

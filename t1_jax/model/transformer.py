@@ -145,7 +145,7 @@ def forward(
         write_at = jnp.where(token_mask, positions, capacity)
         mask = jnp.arange(capacity) <= positions[..., None]
 
-    shared = _Shared(config, parallel, specs, positions, mask, write_at, segment_ids, token_mask)
+    shared = LayerInputs(config, parallel, specs, positions, mask, write_at, segment_ids, token_mask)
     layer: Callable[..., Any] = partial(_period, shared, remat_policy)
 
     def period(hidden: jax.Array, parts: tuple[Params, Any, Any]) -> tuple[jax.Array, tuple[Any, Any, Any]]:
@@ -172,7 +172,7 @@ def forward(
     return Output(hidden, by_token(selected), by_token(router_logits), cache)
 
 
-class _Shared(NamedTuple):
+class LayerInputs(NamedTuple):
     """What all layers of a forward see."""
 
     config: ModelConfig
@@ -195,7 +195,7 @@ class _Shared(NamedTuple):
 
 
 def _period(
-    shared: _Shared,
+    shared: LayerInputs,
     remat_policy: RematPolicy,
     hidden: jax.Array,
     params: Params,
@@ -205,7 +205,7 @@ def _period(
     """One period of layers: the DeltaNet layers, scanned, then the attention layer."""
     split = shared.config.full_attention_interval - 1
     linear_layer = rematerialised(partial(_linear_layer, shared), remat_policy)
-    full_layer = rematerialised(partial(_full_layer, shared), remat_policy)
+    last_layer = rematerialised(partial(full_layer, shared), remat_policy)
     moe = params["moe"]
     parts = (
         params["linear"],
@@ -218,7 +218,7 @@ def _period(
     )
     moe = jax.tree.map(lambda leaf: leaf[split], moe)
     kv = None if caches is None else (caches[0], caches[1])
-    hidden, (last_selected, last_logits, kv) = full_layer(
+    hidden, (last_selected, last_logits, kv) = last_layer(
         hidden, params["full"], moe, None if replay is None else replay[split], kv
     )
     selected = jnp.concatenate([selected, last_selected[None]])
@@ -227,7 +227,7 @@ def _period(
 
 
 def _linear_layer(
-    shared: _Shared,
+    shared: LayerInputs,
     hidden: jax.Array,
     linear: Params,
     moe: Params,
@@ -251,14 +251,15 @@ def _linear_layer(
     return hidden, (routing.selected_experts, routing.router_logits, kept)
 
 
-def _full_layer(
-    shared: _Shared,
+def full_layer(
+    shared: LayerInputs,
     hidden: jax.Array,
     full: Params,
     moe: Params,
     replay: jax.Array | None,
     kv: tuple[jax.Array, jax.Array] | None,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, Any]]:
+    """A gated-attention layer: (hidden, (selected experts, router logits, its cache advanced))."""
     with jax.named_scope("attention"):
         normed = rms_norm(hidden, moe["input_norm"], shared.config)
         full = shared.gather("full", full)
@@ -271,7 +272,7 @@ def _full_layer(
 
 
 def _feed_forward(
-    shared: _Shared, hidden: jax.Array, params: Params, replay: jax.Array | None
+    shared: LayerInputs, hidden: jax.Array, params: Params, replay: jax.Array | None
 ) -> tuple[jax.Array, Routing]:
     """The second half of a layer: norm, router, experts and shared expert, added to the residual stream."""
     config, parallel = shared.config, shared.parallel

@@ -14,6 +14,7 @@ from sandbox.errors import InputError
 # Every metric a job writes, with its meaning. None is ever renamed: plots and scripts elsewhere read them.
 NAMES: dict[str, str] = {
     "train/loss": "loss that was minimised, mean per trained token",
+    "train/mtp_loss": "the multi-token prediction head's loss, mean per trained token",
     "train/grad_norm": "global norm of the gradient before clipping",
     "train/learning_rate": "learning rate of the step",
     "train/entropy": "entropy of the policy, nats per trained token",

@@ -38,7 +38,7 @@ from sandbox.files import write_json
 from sandbox.trajectory import Trajectory
 from t1_jax.checkpoint.manager import load_checkpoint
 from t1_jax.data.packing import aligned, first_fit, pack, split_microbatches
-from t1_jax.data.trajectories import Document, read_trajectories, to_document
+from t1_jax.data.trajectories import Document, check_agreement, read_trajectories, to_document
 from t1_jax.model import transformer
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.deltanet import document_alignment
@@ -104,6 +104,7 @@ def mismatch(
     Raises:
       InputError: bad checkpoint or trajectories, or nothing that this checkpoint sampled, or setting "c"
         without recorded experts.
+      RoutingRecordError: in setting "b", a record that is not of these tokens, such as one that is shifted.
     """
     params, config, meta = load_checkpoint(checkpoint)
     if dtype is not None:
@@ -129,6 +130,9 @@ def mismatch(
             scored = _learner(
                 params, config, documents, [_temperature(c.trajectory) for c in cases], row_length
             )
+            if setting == "b":  # the forward that chose freely, on the tokens that were recorded
+                for case, (_, experts) in zip(cases, scored, strict=True):
+                    check_agreement(case.trajectory, experts)
             result[setting] = _metrics(cases, scored, again=setting == "a")
             bar.advance(setting=setting, k3=result[setting]["k3"])
     if out is not None:

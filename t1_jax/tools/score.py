@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -39,11 +42,13 @@ def score(
     replay: Literal["on", "off"] = "on",
     dtype: Literal["float32", "bfloat16"] | None = None,
     router_logits: bool = False,
-) -> int:
+) -> dict[str, int]:
     """Score the sequences of a JSON lines file, each alone, and write an .npz file.
 
+    Sequences are read, scored and written one at a time; `out` appears when all are.
+
     Args:
-      checkpoint: a model checkpoint folder.
+      checkpoint: a model checkpoint folder, ours or Hugging Face's.
       input: a line each: {"id": str, "tokens": [int...], "routed_experts": null | [[[int] * K] * L] * T},
         where a row of -1s was not recorded.
       out: receives "<id>/logprobs" float32 [T - 1] (of token t + 1 given 0..t), "<id>/routed_experts" int32
@@ -54,7 +59,7 @@ def score(
       router_logits: whether to write them.
 
     Returns:
-      How many sequences were scored.
+      {"sequences", "rows" (tokens of all of them), "replayed_rows" (those whose experts were replayed)}.
 
     Raises:
       InputError: a bad checkpoint, or a bad line (file, line and field are named).
@@ -63,29 +68,53 @@ def score(
     if dtype is not None:
         config = dataclasses.replace(config, dtype=dtype)
     params = transformer.cast_params(params, config)
-    sequences = list(read_sequences(input, config))
-    arrays: dict[str, np.ndarray] = {}
-    with progress("score", len(sequences), "sequences") as bar:
-        for sequence in sequences:
+    told = {"sequences": 0, "rows": 0, "replayed_rows": 0}
+    with _archive(Path(out)) as archive, progress("score", _count_lines(input), "sequences") as bar:
+        for sequence in read_sequences(input, config):
             routes = sequence.routed_experts if replay == "on" else None
             batch = _padded(sequence.tokens, routes, config)
             output = _forward(params, **batch, config=config, router_logits=router_logits)
             for name, value in jax.device_get(output).items():
                 length = len(sequence.tokens) - (name == "logprobs")
-                arrays[f"{sequence.id}/{name}"] = value[0, :length]
+                with archive.open(f"{sequence.id}/{name}.npy", "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, value[0, :length], allow_pickle=False)
+            told["sequences"] += 1
+            told["rows"] += len(sequence.tokens)
+            if routes is not None:
+                told["replayed_rows"] += int((routes >= 0).all((1, 2)).sum())
             bar.advance()
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
-    with open(out, "wb") as file:  # an open file, because NumPy appends .npz to names
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-    return len(sequences)
+    return told
 
 
-def read_sequences(path: str | Path, config: ModelConfig) -> Iterator[Sequence]:
-    """The checked lines of an input file. Raises InputError that names the line and the field."""
+@contextmanager
+def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """An .npz file to add arrays to, which is at `path` when the block ends well, and nowhere otherwise."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with zipfile.ZipFile(temporary, "w") as archive:
+            yield archive
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _count_lines(path: str | Path) -> int:
+    _require_input(path)
+    with open(path, "rb") as file:
+        return sum(1 for line in file if line.strip())
+
+
+def _require_input(path: str | Path) -> None:
     if not Path(path).is_file():
         raise InputError(
             f"score {path}: no such file, expected JSON lines with id, tokens and routed_experts"
         )
+
+
+def read_sequences(path: str | Path, config: ModelConfig) -> Iterator[Sequence]:
+    """The checked lines of an input file. Raises InputError that names the line and the field."""
+    _require_input(path)
     seen: set[str] = set()
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):

@@ -59,9 +59,16 @@ class StopRequest:
 
 
 def initial_params(
-    model: ModelConfig | None, checkpoint: Path | None, seed: int, shardings: Any = None
+    model: ModelConfig | None,
+    checkpoint: Path | None,
+    seed: int,
+    shardings: Any = None,
+    *,
+    mtp: bool = False,
 ) -> tuple[Any, ModelConfig, dict[str, int]]:
     """Parameters to start from: a checkpoint's, or drawn by seed. Exactly one must be given.
+
+    `mtp` asks for a checkpoint's MTP head too.
 
     Returns (params, config, {"version", "step"}). Raises InputError.
     """
@@ -70,7 +77,7 @@ def initial_params(
             "model and checkpoint: expected exactly one of them (a fresh model or one to go on from)"
         )
     if checkpoint is not None:
-        return load_checkpoint(checkpoint, shardings)
+        return load_checkpoint(checkpoint, shardings, mtp=mtp)
     assert model is not None
     # Said, as it is of restored parameters: left open, a step would be compiled anew when a run goes on.
     places = jax.sharding.SingleDeviceSharding(jax.devices()[0]) if shardings is None else shardings
@@ -78,13 +85,20 @@ def initial_params(
     return build(jax.random.key(seed)), model, {"version": 0, "step": 0}
 
 
-def model_config(model: ModelConfig | None, checkpoint: Path | None) -> ModelConfig:
-    """The shape that `initial_params` will have. Raises InputError as it does."""
+def model_config(model: ModelConfig | None, checkpoint: Path | None, *, mtp: bool = False) -> ModelConfig:
+    """The shape that `initial_params` will have. Raises InputError as it does, and for an MTP head that is
+    asked for and not there.
+    """
     if (model is None) == (checkpoint is None):
         raise InputError(
             "model and checkpoint: expected exactly one of them (a fresh model or one to go on from)"
         )
-    return load_config(checkpoint) if checkpoint is not None else model  # type: ignore[return-value]
+    if checkpoint is not None:
+        return load_config(checkpoint, mtp=mtp)
+    assert model is not None
+    if mtp and not model.mtp_num_hidden_layers:
+        raise InputError("model.mtp_num_hidden_layers is 0, expected 1 to train an MTP head")
+    return model
 
 
 def metrics_writer(out: Path) -> MetricsWriter:

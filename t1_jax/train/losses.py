@@ -221,9 +221,10 @@ def make_loss(config: LossConfig) -> Loss:
 def load_balancing_loss(
     router_logits: jax.Array, selected: jax.Array, mask: jax.Array, parallel: Parallel = SINGLE
 ) -> jax.Array:
-    """E * sum over experts of (share of tokens sent to it) x (its mean probability); 1 when balanced.
+    """E * sum over experts of (assignments to it a token) x (its mean probability); K when balanced.
 
-    Switch Transformer (arXiv 2101.03961, eqs. 4 to 6), for top-K: averaged over layers. Only for SFT: in RL
+    Switch Transformer (arXiv 2101.03961, eqs. 4 to 6) as transformers computes it for top-K
+    (`load_balancing_loss_func`): both factors are means over the tokens of all layers. Only for SFT: in RL
     it would pull the router away from the recorded routes.
 
     Args:
@@ -236,11 +237,12 @@ def load_balancing_loss(
     def over_tokens(x: jax.Array) -> jax.Array:
         return parallel.sum(x, *DATA_AXES, "context")
 
-    experts = router_logits.shape[-1]
-    weight = mask.astype(jnp.float32)[..., None, None] / jnp.maximum(over_tokens(mask.sum()), 1)
-    probability = over_tokens((jax.nn.softmax(router_logits, axis=-1) * weight).sum((0, 1)))
-    share = over_tokens((jax.nn.one_hot(selected, experts).mean(-2) * weight).sum((0, 1)))
-    return experts * (probability * share).sum(-1).mean()
+    experts, layers = router_logits.shape[-1], router_logits.shape[-2]
+    rows = layers * jnp.maximum(over_tokens(mask.sum()), 1)
+    weight = mask.astype(jnp.float32)[..., None, None] / rows
+    probability = over_tokens((jax.nn.softmax(router_logits, axis=-1) * weight).sum((0, 1, 2)))
+    assignments = over_tokens((jax.nn.one_hot(selected, experts).sum(-2) * weight).sum((0, 1, 2)))
+    return experts * (probability * assignments).sum()
 
 
 def _log_ratio(logprobs: jax.Array, batch: Mapping[str, jax.Array]) -> jax.Array:

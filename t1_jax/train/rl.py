@@ -72,6 +72,7 @@ class RLConfig:
     optimizer: OptimizerConfig = field(
         default_factory=lambda: OptimizerConfig(learning_rate=1e-6, beta2=0.98)
     )
+    mtp_loss_weight: float = 0.0  # of the multi-token prediction head's loss; 0 leaves the head out
     remat_policy: RematPolicy = "none"
     save_every: int = 1  # steps between states to resume from
     patience: float = 300.0  # seconds that a service may be unreachable
@@ -90,6 +91,8 @@ class RLConfig:
             raise InputError(f"rl.max_staleness is {self.max_staleness}, expected 0 or more")
         if self.negative_scale < 0:
             raise InputError(f"rl.negative_scale is {self.negative_scale}, expected 0 or more")
+        if self.mtp_loss_weight < 0:
+            raise InputError(f"rl.mtp_loss_weight is {self.mtp_loss_weight}, expected 0 or more")
         if self.temperature <= 0:
             raise InputError(f"rl.temperature is {self.temperature}, expected a positive number")
 
@@ -230,7 +233,8 @@ def run(config: RLConfig) -> dict[str, Any]:
     started = time.monotonic()
     config.out.mkdir(parents=True, exist_ok=True)
     save_config(config, config.out / "config.yaml")
-    model = load_config(config.checkpoint)
+    mtp = config.mtp_loss_weight > 0
+    model = load_config(config.checkpoint, mtp=mtp)
     mesh = None if config.mesh is None else make_mesh(config.mesh)
     optimizer = make_optimizer(config.optimizer, config.steps)
     schedule = learning_rate_schedule(config.optimizer, config.steps)
@@ -241,6 +245,7 @@ def run(config: RLConfig) -> dict[str, Any]:
         mesh,
         temperature=config.temperature,
         remat_policy=config.remat_policy,
+        mtp_loss_weight=config.mtp_loss_weight,
         dispatch_tokens=None if config.mesh is None else config.mesh.dispatch_tokens,
     )
     routes_shape = (model.num_moe_layers, model.num_experts_per_tok) if config.replay else None
@@ -248,7 +253,7 @@ def run(config: RLConfig) -> dict[str, Any]:
         data: dict[str, Any]
         if states.latest_step is None:
             places = None if mesh is None else param_shardings(abstract(model), mesh)
-            params, _, meta = initial_params(None, config.checkpoint, config.seed, places)
+            params, _, meta = initial_params(None, config.checkpoint, config.seed, places, mtp=mtp)
             state, data = (
                 init_state(model, optimizer, params, mesh),
                 {"step": 0, "version": meta["version"], "reward": None},

@@ -48,6 +48,7 @@ class SFTConfig:
         default_factory=lambda: OptimizerConfig(schedule="cosine", warmup_steps=10)
     )
     router_aux_loss_coef: float = 0.001
+    mtp_loss_weight: float = 0.0  # of the multi-token prediction head's loss; 0 leaves the head out
     remat_policy: RematPolicy = "none"
     save_every: int = 100  # steps between states to resume from
     seed: int = 0
@@ -57,6 +58,8 @@ class SFTConfig:
         for name in ("row_length", "rows", "microbatches", "epochs", "save_every"):
             if getattr(self, name) < 1:
                 raise InputError(f"sft.{name} is {getattr(self, name)}, expected 1 or more")
+        if self.mtp_loss_weight < 0:
+            raise InputError(f"sft.mtp_loss_weight is {self.mtp_loss_weight}, expected 0 or more")
         if self.steps is not None and self.steps < 1:
             raise InputError(f"sft.steps is {self.steps}, expected 1 or more")
         if self.tokenizer is None and self.checkpoint is None:
@@ -97,7 +100,7 @@ def run(config: SFTConfig) -> dict[str, Any]:
     started = time.monotonic()
     config.out.mkdir(parents=True, exist_ok=True)
     save_config(config, config.out / "config.yaml")
-    model = model_config(config.model, config.checkpoint)
+    model = model_config(config.model, config.checkpoint, mtp=config.mtp_loss_weight > 0)
     mesh = None if config.mesh is None else make_mesh(config.mesh)
     documents = load_documents(config, model)
     recorded = config.replay and any(document.routed_experts is not None for document in documents)
@@ -128,12 +131,15 @@ def run(config: SFTConfig) -> dict[str, Any]:
         mesh,
         remat_policy=config.remat_policy,
         router_aux_loss_coef=config.router_aux_loss_coef,
+        mtp_loss_weight=config.mtp_loss_weight,
         dispatch_tokens=None if config.mesh is None else config.mesh.dispatch_tokens,
     )
     with RunState(config.out / "state") as states, StopRequest() as stop:
         if states.latest_step is None:
             places = None if mesh is None else param_shardings(abstract(model), mesh)
-            params, _, _ = initial_params(config.model, config.checkpoint, config.seed, places)
+            params, _, _ = initial_params(
+                config.model, config.checkpoint, config.seed, places, mtp=config.mtp_loss_weight > 0
+            )
             state, step, loss = init_state(model, optimizer, params, mesh), 0, float("nan")
             del params
         else:

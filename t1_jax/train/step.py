@@ -18,6 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from sandbox.errors import InputError
 from t1_jax.model import transformer
 from t1_jax.model.config import ModelConfig
+from t1_jax.model.mtp import head_only, mtp_hidden
 from t1_jax.model.parameters import abstract
 from t1_jax.parallel.axes import SINGLE, Parallel
 from t1_jax.parallel.parameters import sum_gradients
@@ -72,6 +73,43 @@ def batch_logprobs(
     return logprobs, entropy, output
 
 
+def mtp_logprobs(
+    params: Any,
+    config: ModelConfig,
+    batch: Mapping[str, jax.Array],
+    hidden: jax.Array,
+    *,
+    remat_policy: transformer.RematPolicy = "none",
+    parallel: Parallel = SINGLE,
+) -> tuple[jax.Array, jax.Array]:
+    """Log-prob by the MTP head of every token given all before it but one, and where there are such: (float32
+    [B, T], bool [B, T], False at the first two tokens of a document and on padding).
+
+    Only the head's parameters get a gradient: what it learns must not bend the policy that it drafts for.
+    `hidden` is of the forward that made this device's part of the batch's log-probs.
+    """
+
+    def part(tokens: jax.Array) -> jax.Array:
+        return parallel.part(tokens, "context", 1)
+
+    params, segments = head_only(params), batch["segment_ids"]
+    out = mtp_hidden(
+        params,
+        config,
+        jax.lax.stop_gradient(hidden),
+        part(jnp.roll(batch["tokens"], -1, axis=1)),
+        part(segments),
+        part(batch["positions"]),
+        remat_policy=remat_policy,
+        parallel=parallel,
+    )
+    targets = part(jnp.roll(batch["tokens"], -2, axis=1))
+    logprobs, _ = transformer.token_statistics(params, config, out, targets, parallel=parallel)
+    logprobs = jnp.roll(parallel.gather(logprobs, "context", dim=1), 2, axis=1)
+    known = (segments > 0) & (jnp.roll(segments, 2, axis=1) == segments)
+    return logprobs, known.at[:, :2].set(False)
+
+
 def make_train_step(
     config: ModelConfig,
     optimizer: optax.GradientTransformation,
@@ -81,6 +119,7 @@ def make_train_step(
     temperature: float = 1.0,
     remat_policy: transformer.RematPolicy = "none",
     router_aux_loss_coef: float = 0.0,
+    mtp_loss_weight: float = 0.0,
     dispatch_tokens: int | None = None,
 ) -> TrainStep:
     """Build the step. The state is donated: use the returned one, never the argument again.
@@ -99,6 +138,8 @@ def make_train_step(
       remat_policy: of the model.
       router_aux_loss_coef: weight of the load-balancing loss, a token-weighted mean over microbatches; 0 in
         RL.
+      mtp_loss_weight: weight of the MTP head's loss, the negative log-likelihood of the loss tokens with
+        their `loss_weights`; 0 leaves the head as it is. Only the head learns from it.
       dispatch_tokens: tokens that a device sends to experts at a time; None sends all of a microbatch.
 
     Returns:
@@ -136,6 +177,12 @@ def make_train_step(
             balance = balance / parallel.size(*DATA_AXES)
             sums["router/load_balancing_loss"] = balance
             value = value + router_aux_loss_coef * balance
+        if mtp_loss_weight:
+            ahead, known = mtp_logprobs(
+                params, config, batch, output.hidden, remat_policy=remat_policy, parallel=parallel
+            )
+            sums["train/mtp_loss"] = -jnp.sum(jnp.where(mask & known, ahead, 0.0) * batch["loss_weights"])
+            value = value + mtp_loss_weight * sums["train/mtp_loss"]
         peaks = {name: jnp.max(jnp.where(mask, array, 0.0), initial=0.0) for name, array in maxima.items()}
         # Devices along context and tensor computed the same value, too: see t1_jax/parallel.
         return value / parallel.size("context", "tensor"), (sums, peaks)
@@ -224,6 +271,7 @@ def _finish(sums: Metrics) -> Metrics:
     loss_tokens = jnp.maximum(sums["train/tokens"], 1.0)
     divisors: dict[str, jax.Array | float] = {
         "train/loss": 1.0,
+        "train/mtp_loss": 1.0,
         "train/packed_tokens": 1.0,
         "train/tokens": 1.0,
         "router/replayed_fraction": jnp.maximum(sums["train/packed_tokens"], 1.0),

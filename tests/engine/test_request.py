@@ -1,8 +1,10 @@
 import re
 
+import jinja2
 import pytest
 
 from t1_jax.engine.request import GenerateResult, Limits, RequestError, parse_generate
+from t1_jax.engine.text import TextFormat
 
 LIMITS = Limits(vocab_size=64, max_length=16, default_stop_ids=(2,))
 
@@ -12,6 +14,14 @@ def test_defaults():
     assert request.input_ids.tolist() == [1, 2, 3] and request.rid and request.routed_experts_start is None
     assert request.sampling.stop_token_ids == (2,)
     assert request.sampling.max_new_tokens == 13  # what the cache still holds
+
+
+@pytest.mark.parametrize("part", [{"type": "image_url", "image_url": {"url": "x"}}, {"type": "image"}, "x"])
+def test_images_are_refused(part):
+    text = TextFormat(tokenizer=None, template=jinja2.Template(""), stop_ids=())
+    messages = [{"role": "user", "content": [{"type": "text", "text": "look"}, part]}]
+    with pytest.raises(RequestError, match=r"(image|'x').*expected text: images are not read"):
+        text.chat_ids(messages, None, {})
 
 
 def test_everything_that_a_client_of_sglang_sends():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from t1_jax.config import load_config
+from t1_jax.kernels.delta_rule import chunk_size
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.transformer import forward, init_cache, logits
 from tests.fresh import fresh_params
@@ -122,23 +123,29 @@ def advance(cache, tokens, token_mask):
     return logits(PARAMS, CONFIG, out.hidden), out.routed_experts, out.cache
 
 
-@pytest.mark.parametrize("splits", [(1, 5, 11), (12, 2, 8)])
-def test_prefill_and_decode_are_one_forward(splits):
-    expected, experts = run(TOKENS)
-    splits, count = jnp.asarray(splits), 16
-    mask = jnp.arange(12) < splits[:, None]
-    prefilled, routes, cache = advance(init_cache(CONFIG, 3, ROW), TOKENS[:, :12], mask)
-    for row, split in enumerate(splits.tolist()):
-        np.testing.assert_allclose(prefilled[row, :split], expected[row, :split], rtol=1e-4, atol=1e-5)
-        np.testing.assert_array_equal(routes[row, :split], experts[row, :split])
+def test_prefill_and_decode_are_one_forward_wherever_they_meet():
+    """Row r prefills r tokens and decodes the others one by one, over chunk boundaries of the delta rule."""
+    length = 2 * chunk_size() + 4
+    tokens = jnp.asarray(RNG.integers(0, CONFIG.vocab_size, length))
+    (expected,), (experts,) = run(tokens[None])
+    splits = jnp.arange(1, length)
+    every = jnp.broadcast_to(tokens, (length - 1, length))
+    cache = init_cache(CONFIG, length - 1, length)
+    prefilled, routes, cache = advance(cache, every, jnp.arange(length) < splits[:, None])
+    before = np.arange(length) < splits[:, None]
+    tolerance = 1e-5 * np.abs(expected).max()
+    there = jnp.broadcast_to(expected, prefilled.shape)[before]
+    np.testing.assert_allclose(prefilled[before], there, rtol=0, atol=tolerance)
+    np.testing.assert_array_equal(routes[before], jnp.broadcast_to(experts, routes.shape)[before])
     np.testing.assert_array_equal(cache.lengths, splits)
-    for step in range(count):
+    for step in range(length - 1):
         at = splits + step
-        tokens = jnp.take_along_axis(TOKENS, at[:, None], axis=1)
-        out, routes, cache = advance(cache, tokens, jnp.ones((3, 1), bool))
-        for row, place in enumerate(at.tolist()):
-            np.testing.assert_allclose(out[row, 0], expected[row, place], rtol=1e-4, atol=1e-5)
-            np.testing.assert_array_equal(routes[row, 0], experts[row, place])
+        left = np.asarray(at < length)
+        out, routes, cache = advance(cache, tokens[at % length][:, None], jnp.asarray(left)[:, None])
+        here = np.asarray(at)[left]
+        np.testing.assert_allclose(out[left, 0], expected[here], rtol=0, atol=tolerance)
+        np.testing.assert_array_equal(routes[left, 0], experts[here])
+    np.testing.assert_array_equal(cache.lengths, length)
 
 
 def test_bfloat16_rounds_at_the_same_places_whatever_the_shape():
@@ -177,13 +184,45 @@ def test_replay_of_ones_own_record_is_bit_identical():
 
 @pytest.mark.parametrize("remat_policy", ["none", "full"])
 def test_gradient_under_replay_of_ones_own_record_is_the_live_one(remat_policy):
-    arrays = ALONE[0]
-    valid = (arrays[1] > 0).astype(np.float32)
-    _, experts = run(*arrays)
-    live = loss_and_gradient(PARAMS, *arrays, valid, remat_policy=remat_policy)
-    replayed = loss_and_gradient(PARAMS, *arrays, valid, experts, remat_policy=remat_policy)
-    assert live[0] == replayed[0]
-    close(live, replayed)
+    """Bit for bit, in packed rows and others, in the one program that serves live and recorded rows."""
+    for arrays, _ in (PACKED, ALONE):
+        valid = (arrays[1] > 0).astype(np.float32)
+        _, experts = run(*arrays)
+        live, replayed = (
+            loss_and_gradient(PARAMS, *arrays, valid, routes, remat_policy=remat_policy)
+            for routes in (jnp.full_like(experts, -1), experts)
+        )
+        jax.tree.map(np.testing.assert_array_equal, live, replayed)
+
+
+def test_one_tokens_experts_in_one_layer_matter_from_there_on():
+    live, experts = run(TOKENS)
+    token = 5
+    for layer in range(CONFIG.num_moe_layers):
+        other = experts.at[:, token, layer].set((experts[:, token, layer] + 3) % CONFIG.num_experts)
+        changed, used = run(TOKENS, None, None, other)
+        np.testing.assert_array_equal(used, other)
+        np.testing.assert_array_equal(changed[:, :token], live[:, :token])
+        assert np.abs(changed - live)[:, token].max(-1).min() > 1e-4, f"layer {layer}"
+
+
+def test_the_order_of_recorded_experts_means_nothing():
+    live, experts = run(TOKENS)
+    permuted, used = run(TOKENS, None, None, experts[..., ::-1])
+    np.testing.assert_array_equal(used, experts[..., ::-1])
+    np.testing.assert_allclose(permuted, live, rtol=1e-6, atol=1e-6 * np.abs(live).max())
+
+
+def test_one_layers_row_can_be_missing():
+    _, experts = run(TOKENS)
+    other = (experts + 3) % CONFIG.num_experts
+    _, used = run(TOKENS, None, None, other.at[:, 7, 2].set(-1))
+    recorded = np.ones(used.shape[:3], bool)
+    recorded[:, 7, 2] = False
+    np.testing.assert_array_equal(used[recorded], other[recorded])
+    # The live choice there, on the hidden states that the other experts left.
+    _, expected = run(TOKENS, None, None, other.at[:, 7:, 2].set(-1))
+    np.testing.assert_array_equal(used[:, 7, 2], expected[:, 7, 2])
 
 
 def test_other_experts_change_the_output_in_every_layer():

@@ -21,6 +21,7 @@ from t1_jax.tools import transfer
 from t1_jax.tools.convert import convert
 from tests.checkpoint.hub_folders import CONFIG, dequantised, tensors, write
 from tests.fresh import fresh_params
+from tests.model import oracle
 
 ROOT = Path(__file__).parents[2]
 LAYOUTS = {
@@ -61,6 +62,22 @@ def test_there_and_back_are_the_same_files(layout, tmp_path, small_blocks):
     convert(tmp_path / "orbax", tmp_path / "back", "hf")
     assert content(tmp_path / "back") == content(source)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["back", "orbax", "source"]
+
+
+@oracle.with_torch
+def test_what_comes_back_is_the_same_model_to_transformers(tmp_path):
+    """Saved by transformers, in its own layout, and read by it again: the same logits, bit for bit."""
+    from transformers import AutoModelForCausalLM
+
+    config = oracle.CONFIGS["four to one"]
+    model = oracle.torch_model(config, oracle.weights(config))
+    model.save_pretrained(tmp_path / "source")
+    convert(tmp_path / "source", tmp_path / "orbax", "orbax")
+    convert(tmp_path / "orbax", tmp_path / "back", "hf")
+    assert content(tmp_path / "back") == content(tmp_path / "source")
+    again = AutoModelForCausalLM.from_pretrained(tmp_path / "back", dtype="float32").eval()
+    tokens = oracle.documents(config, (40,))[0]
+    np.testing.assert_array_equal(*(oracle.torch_run(side, tokens)[0] for side in (model, again)))
 
 
 def expected_parameters(made, prefix="model.language_model."):

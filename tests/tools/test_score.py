@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sandbox.errors import InputError
+from t1_jax.tools.convert import convert
 from t1_jax.tools.score import score
 
 TOKENS = [[5, 9, 2, 7, 1], list(range(40, 120)), [3]]
@@ -20,7 +21,8 @@ def write(path, rows):
 def live(checkpoint, tmp_path_factory):
     folder = tmp_path_factory.mktemp("score")
     rows = [{"id": f"s/{i}", "tokens": tokens, "routed_experts": None} for i, tokens in enumerate(TOKENS)]
-    assert score(checkpoint, write(folder / "in.jsonl", rows), folder / "out.npz", router_logits=True) == 3
+    told = score(checkpoint, write(folder / "in.jsonl", rows), folder / "out.npz", router_logits=True)
+    assert told == {"sequences": 3, "rows": 86, "replayed_rows": 0}
     return dict(np.load(folder / "out.npz"))
 
 
@@ -48,7 +50,7 @@ def test_replay(checkpoint, live, tmp_path):
         for name, routes in (("own", record), ("other", other), ("partly", partly))
     ]
     path = write(tmp_path / "in.jsonl", rows)
-    score(checkpoint, path, tmp_path / "on")
+    assert score(checkpoint, path, tmp_path / "on") == {"sequences": 3, "rows": 240, "replayed_rows": 170}
     on = np.load(tmp_path / "on")
     np.testing.assert_array_equal(on["own/logprobs"], live["s/1/logprobs"])  # bit for bit
     np.testing.assert_array_equal(on["other/routed_experts"], other)
@@ -57,6 +59,16 @@ def test_replay(checkpoint, live, tmp_path):
     np.testing.assert_array_equal(on["partly/routed_experts"][:10], other[:10])
     score(checkpoint, path, tmp_path / "off", replay="off")
     np.testing.assert_array_equal(np.load(tmp_path / "off")["other/logprobs"], live["s/1/logprobs"])
+
+
+def test_a_hugging_face_folder_scores_alike(checkpoint, live, tmp_path):
+    convert(checkpoint, tmp_path / "hf", "hf")
+    rows = [{"id": "s/0", "tokens": TOKENS[0], "routed_experts": None}]
+    score(tmp_path / "hf", write(tmp_path / "in", rows), tmp_path / "out", router_logits=True)
+    out = np.load(tmp_path / "out")
+    assert len(out.files) == 3
+    for name in out.files:
+        np.testing.assert_array_equal(out[name], live[name])
 
 
 @pytest.mark.parametrize(
@@ -91,7 +103,7 @@ def test_bad_lines(checkpoint, tmp_path, row, complaint):
     path.write_text(row if isinstance(row, str) else json.dumps(row))
     with pytest.raises(InputError, match=complaint):
         score(checkpoint, path, tmp_path / "out.npz")
-    assert not (tmp_path / "out.npz").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
 def test_ids_are_unique_and_the_file_exists(checkpoint, tmp_path):

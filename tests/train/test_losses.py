@@ -133,10 +133,12 @@ def test_sft_loss_is_the_negative_log_likelihood_of_loss_tokens():
     np.testing.assert_array_equal(sft_loss(logprobs, batch).loss, -logprobs * batch["loss_mask"])
 
 
-def test_load_balancing_is_one_when_balanced_and_larger_when_not():
+def test_load_balancing_is_top_k_when_balanced_and_larger_when_not():
     mask = jnp.array([[True] * 4 + [False] * 4])
     selected = jnp.array([0, 1, 2, 3, 0, 0, 0, 0])[None, :, None, None]
     assert load_balancing_loss(jnp.zeros((1, 8, 1, 4)), selected, mask) == pytest.approx(1.0)
+    two = jnp.stack([selected, (selected + 1) % 4], -1)[..., 0, :]
+    assert load_balancing_loss(jnp.zeros((1, 8, 1, 4)), two, mask) == pytest.approx(2.0)
     skewed = jnp.zeros((1, 8, 1, 4)).at[..., 0].set(3.0)
     assert load_balancing_loss(skewed, jnp.zeros_like(selected), mask) > 2
 
