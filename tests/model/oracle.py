@@ -141,8 +141,8 @@ def torch_model(config: ModelConfig, made: dict[str, np.ndarray], dtype: str = "
     from transformers import Qwen3_5MoeForCausalLM, Qwen3_5MoeTextConfig
 
     torch.set_num_threads(1)  # its threads wait for each other busily, and small models gain nothing
-    # Its grouped products know no float64.
-    experts = {"experts_implementation": "eager"} if dtype == "float64" else {}
+    # Its grouped products know no float64, and in bfloat16 only widths of whole 16 bytes.
+    experts = {} if dtype == "float32" else {"experts_implementation": "eager"}
     model = Qwen3_5MoeForCausalLM(Qwen3_5MoeTextConfig(**config.to_hf(), **experts))
     missing, unexpected = model.load_state_dict(
         {k: torch.from_numpy(v) for k, v in made.items()}, strict=False
