@@ -145,7 +145,7 @@ def make_train_step(
     Returns:
       A function (state, batch) -> (state, metrics), metrics being float32 scalars on the device: train/loss,
       train/grad_norm (before clipping), train/entropy, train/tokens (in the loss), train/packed_tokens (all
-      but padding), router/replayed_fraction (of the packed tokens) and the loss's own.
+      but padding), router/replayed_fraction (of the packed tokens), router/load_imbalance and the loss's own.
     """
     parallel = SINGLE if mesh is None else Parallel.of(mesh, dispatch_tokens)
     config.of_tensor_rank(parallel.size("tensor"))  # refuses what does not divide
@@ -165,6 +165,7 @@ def make_train_step(
         sums["train/entropy"] = jax.lax.stop_gradient(jnp.sum(jnp.where(mask, entropy, 0.0)))
         sums["train/packed_tokens"] = real.sum().astype(jnp.float32)
         sums["train/tokens"] = mask.sum().astype(jnp.float32)
+        sums["router/load_imbalance"] = _expert_loads(config, output.routed_experts, batch, parallel)
         if "routed_experts" in batch:
             recorded = (batch["routed_experts"] >= 0).all((-1, -2))
             recorded = parallel.gather(recorded, "context", dim=1) & real
@@ -264,11 +265,28 @@ def place_batch(batch: Mapping[str, np.ndarray], mesh: Mesh | None = None) -> di
     return {name: jax.device_put(leaf, NamedSharding(mesh, batch_spec(name))) for name, leaf in batch.items()}
 
 
+def _expert_loads(
+    config: ModelConfig, experts: jax.Array, batch: Mapping[str, jax.Array], parallel: Parallel
+) -> jax.Array:
+    """How many of a microbatch's tokens each expert of a layer got: float32 [L, E].
+
+    `experts` is int32 [B, T, L, K], on a mesh this device's part.
+    """
+    real = parallel.part(batch["segment_ids"] > 0, "context", 1)
+    layer = jnp.arange(config.num_moe_layers)[:, None]
+    empty = jnp.zeros((config.num_moe_layers, config.num_experts), jnp.float32)
+    counts = empty.at[layer, experts].add(real[..., None, None].astype(jnp.float32))
+    return parallel.sum(counts, "context")
+
+
 def _finish(sums: Metrics) -> Metrics:
     """Divide sums by what they were summed over: loss tokens, except for totals and what is normalised
     already.
     """
     loss_tokens = jnp.maximum(sums["train/tokens"], 1.0)
+    loads = sums["router/load_imbalance"]
+    imbalance = (loads.max(-1) / jnp.maximum(loads.mean(-1), 1e-6)).mean()
+    sums = sums | {"router/load_imbalance": imbalance}
     divisors: dict[str, jax.Array | float] = {
         "train/loss": 1.0,
         "train/mtp_loss": 1.0,
@@ -276,5 +294,6 @@ def _finish(sums: Metrics) -> Metrics:
         "train/tokens": 1.0,
         "router/replayed_fraction": jnp.maximum(sums["train/packed_tokens"], 1.0),
         "router/load_balancing_loss": 1.0,
+        "router/load_imbalance": 1.0,
     }
     return {name: value / divisors.get(name, loss_tokens) for name, value in sums.items()}
