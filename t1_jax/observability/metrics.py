@@ -28,6 +28,7 @@ NAMES: dict[str, str] = {
     "train/staleness_max": "the same, maximum",
     "router/load_balancing_loss": "auxiliary loss that spreads tokens over experts; 0 in RL",
     "router/load_imbalance": "busiest expert's load over the mean load, mean over layers",
+    "router/agreement": "share of recorded experts that live routing chooses too, on a part of the step",
     "router/replayed_fraction": "share of (token, layer) rows whose experts were replayed",
     "rollout/reward": "mean reward of the step's episodes",
     "rollout/reward_std": "standard deviation of the step's rewards over episodes",

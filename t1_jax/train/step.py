@@ -250,6 +250,42 @@ def make_train_step(
     )
 
 
+LiveForward = Callable[[Any, Mapping[str, Any]], tuple[jax.Array, jax.Array]]
+
+
+def make_live_forward(
+    config: ModelConfig,
+    mesh: Mesh | None = None,
+    *,
+    temperature: float = 1.0,
+    dispatch_tokens: int | None = None,
+) -> LiveForward:
+    """A function (params, microbatch) -> (log-probs float32 [B, T], experts int32 [B, T, L, K]) that routes
+    every token live, whatever is recorded: for a reference policy, and to hold a record against.
+
+    The microbatch has leaves [B, T], as `batch_logprobs` reads them.
+    """
+    parallel = SINGLE if mesh is None else Parallel.of(mesh, dispatch_tokens)
+
+    def forward(params: Any, batch: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        logprobs, _, output = batch_logprobs(
+            params, config, batch, temperature=temperature, parallel=parallel
+        )
+        return logprobs, output.routed_experts
+
+    names = ("tokens", "segment_ids", "positions")
+    function: Callable = forward
+    if mesh is not None:
+        stored = jax.tree.map(lambda sharding: sharding.spec, param_shardings(abstract(config), mesh))
+        rows = {name: PartitionSpec(*batch_spec(name)[1:]) for name in names}
+        results = tuple(PartitionSpec(*batch_spec(name)[1:]) for name in ("tokens", "routed_experts"))
+        function = jax.shard_map(
+            forward, mesh=mesh, in_specs=(stored, rows), out_specs=results, check_vma=False
+        )
+    compiled = jax.jit(function)
+    return lambda params, batch: compiled(params, {name: batch[name] for name in names})
+
+
 def place_batch(batch: Mapping[str, np.ndarray], mesh: Mesh | None = None) -> dict[str, jax.Array]:
     """Put a batch of leaves [M, B, T, ...] on the device, or on the mesh: see `batch_spec`.
 
