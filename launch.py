@@ -366,7 +366,7 @@ def convert(options: argparse.Namespace, words: list[str]) -> None:
 
 
 def mismatch(options: argparse.Namespace, words: list[str]) -> None:
-    """Engine against learner log-probs: re-tokenised, recorded tokens, recorded tokens and experts."""
+    """Engine against learner log-probs: text encoded again or recorded tokens, experts live or replayed."""
     from t1_jax.tools.mismatch import find_run
     from t1_jax.tools.mismatch import mismatch as run
 
@@ -534,12 +534,28 @@ def pod(options: argparse.Namespace, words: list[str]) -> int:
 
 
 def report(options: argparse.Namespace, words: list[str]) -> None:
-    """Write a run folder's report.html."""
+    """Write a run folder's report.html; `report compare A B --out FILE.html`: RL runs side by side."""
     from t1_jax.observability.report import write_report
 
+    if words[:1] == ["compare"]:
+        report_compare(words[1:])
+        return
     parser = _parser("report", report.__doc__)
     parser.add_argument("--run", type=Path, required=True)
     print(write_report(parser.parse_args(words).run))
+
+
+def report_compare(words: Sequence[str]) -> None:
+    """RL runs side by side over steps, such as with and without replay on the same seeds."""
+    from t1_jax.observability.runs import compare_runs
+
+    parser = _parser("report compare", report_compare.__doc__)
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of `rl` or `quickstart` runs")
+    parser.add_argument("--out", type=Path, required=True, help=".html")
+    options = parser.parse_args(words)
+    require_writable(options.out)
+    compare_runs(options.runs, options.out)
+    print(options.out)
 
 
 def quickstart(options: argparse.Namespace, overrides: list[str]) -> None:

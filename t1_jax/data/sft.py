@@ -9,7 +9,7 @@ from typing import Any
 
 import grain
 
-from t1_jax.data.packing import Batch, pack, place_first_fit, split_microbatches
+from t1_jax.data.packing import Batch, aligned, pack, place_first_fit, split_microbatches
 from t1_jax.data.trajectories import Document
 
 # Documents that may wait for a later batch because no row has room: enough to fill rows well, few enough that
@@ -74,6 +74,7 @@ def sft_dataset(
     epochs: int | None = 1,
     seed: int = 0,
     routes_shape: tuple[int, int] | None = None,
+    align: int = 1,
 ) -> grain.IterDataset:
     """A Grain dataset of batches with leaves [M, B, T]; its iterator has `get_state()` / `set_state()`.
 
@@ -83,6 +84,7 @@ def sft_dataset(
       epochs: passes over the documents, each in another order; None repeats without end.
       seed: of the shuffle.
       routes_shape: (L, K) when routing records are to be replayed.
+      align: documents start at multiples of it.
     """
 
     def fill(plan: list[list[int]]) -> Batch:
@@ -96,24 +98,31 @@ def sft_dataset(
             num_rows=rows * microbatches,
             plan=local,
             routes_shape=routes_shape,
+            align=align,
         )
         return split_microbatches(batch, rows, num_microbatches=microbatches)
 
-    return plan_dataset(documents, row_length, rows * microbatches, epochs, seed).map(fill)
+    return plan_dataset(documents, row_length, rows * microbatches, epochs, seed, align).map(fill)
 
 
 def plan_dataset(
-    documents: Sequence[Document], row_length: int, num_rows: int, epochs: int | None, seed: int
+    documents: Sequence[Document],
+    row_length: int,
+    num_rows: int,
+    epochs: int | None,
+    seed: int,
+    align: int = 1,
 ) -> grain.IterDataset:
     """The plans of `sft_dataset`, without the data."""
     indices = grain.MapDataset.range(len(documents)).shuffle(seed=seed).repeat(epochs)
     # One reader thread: the indices are counted, not read, so prefetching them would only make the state lag.
     stream = indices.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
-    return PackPlan(stream, [len(document.tokens) for document in documents], row_length, num_rows)
+    lengths = [min(aligned(len(document.tokens), align), row_length) for document in documents]
+    return PackPlan(stream, lengths, row_length, num_rows)
 
 
 def count_batches(
-    documents: Sequence[Document], *, row_length: int, rows: int, epochs: int, seed: int
+    documents: Sequence[Document], *, row_length: int, rows: int, epochs: int, seed: int, align: int = 1
 ) -> int:
     """How many batches of `rows` rows (all microbatches together) `epochs` passes give."""
-    return sum(1 for _ in plan_dataset(documents, row_length, rows, epochs, seed))
+    return sum(1 for _ in plan_dataset(documents, row_length, rows, epochs, seed, align))

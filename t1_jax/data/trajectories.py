@@ -209,6 +209,39 @@ def to_document(
     )
 
 
+def select_by_reward(
+    trajectories: Sequence[Trajectory], *, min_reward: float | None = None, best_of: int | None = None
+) -> list[Trajectory]:
+    """The segments of the rollouts that a reward selects, in the given order; all without a criterion.
+
+    A rollout's reward is that of its last segment; one without a reward is never selected by a criterion. Of
+    equal rewards the rollout that comes first counts as the better one.
+
+    Args:
+      trajectories: of any number of groups.
+      min_reward: rejection sampling (RAFT, arXiv 2304.06767, when with best_of 1).
+      best_of: how many of each group at most.
+    """
+    if min_reward is None and best_of is None:
+        return list(trajectories)
+    last: dict[str, Trajectory] = {}
+    for trajectory in trajectories:
+        known = last.get(trajectory.rollout_id)
+        if known is None or trajectory.segment >= known.segment:
+            last[trajectory.rollout_id] = trajectory
+    groups: dict[str, list[tuple[float, str]]] = {}
+    for rollout_id, trajectory in last.items():
+        reward = trajectory.reward
+        if reward is not None and (min_reward is None or reward >= min_reward):
+            groups.setdefault(trajectory.group_id, []).append((reward, rollout_id))
+    selected = {
+        rollout_id
+        for members in groups.values()
+        for _, rollout_id in sorted(members, key=lambda member: -member[0])[:best_of]
+    }
+    return [trajectory for trajectory in trajectories if trajectory.rollout_id in selected]
+
+
 def split_by_length(documents: Sequence[Document], row_length: int) -> tuple[list[Document], list[Document]]:
     """(documents that fit a row, documents that do not), each in the given order."""
     fits = [document for document in documents if len(document.tokens) <= row_length]

@@ -17,11 +17,14 @@ MISMATCH_SETTINGS = {
     "a": ("text again", "text encoded again, experts chosen live", "var(--base)"),
     "b": ("tokens", "recorded tokens, experts chosen live", "var(--violet)"),
     "c": ("+ experts", "recorded tokens and recorded experts", "var(--teal)"),
+    "d": ("text + experts", "text encoded again, the recorded experts that fit it", "var(--sft)"),
 }
 MISMATCH_METRICS = {
     "mean_abs_logprob_diff": ("Log-prob difference, mean", "|learner − engine| over sampled tokens", number),
     "max_abs_logprob_diff": ("Log-prob difference, largest", "the worst single token, nats", number),
     "k3": ("k3 divergence", "mean of r − 1 − log r, r the ratio of probabilities", number),
+    "k3_reverse": ("k3, the other way", "mean of r log r − r + 1", number),
+    "js": ("Jensen-Shannon divergence", "estimated from sampled tokens, nats", number),
     "extreme_fraction": ("Extreme tokens", "ratio of probabilities outside ½ to 2", percent),
     "expert_mismatch_fraction": ("Other experts", "(token, layer) pairs routed to another set", percent),
 }
@@ -188,8 +191,8 @@ def other_curves(rows: Rows, shown: set[str], color: str) -> str:
     return f'<details class="more">{summary}<div class="grid">{"".join(panels)}</div></details>'
 
 
-def mismatch(settings: Mapping[str, Mapping[str, float]]) -> str:
-    """Bars of each mismatch metric in the three settings."""
+def mismatch(settings: Mapping[str, Mapping[str, Any]]) -> str:
+    """Bars of each mismatch metric by setting, then the differences along the episodes and by layer."""
     present = [name for name in MISMATCH_SETTINGS if name in settings]
     html = key(
         [(MISMATCH_SETTINGS[name][2], f"{name.upper()}: {MISMATCH_SETTINGS[name][1]}") for name in present]
@@ -206,8 +209,27 @@ def mismatch(settings: Mapping[str, Mapping[str, float]]) -> str:
             if settings[name].get(metric) is not None
         ]
         if rows:
-            panels += figure(title, bars(rows, label=title, form=form, names=70), note)
+            panels += figure(title, bars(rows, label=title, form=form, names=92), note)
+    for field, title, x_name in (("by_turn", "By turn", "turn"), ("by_position", "By position", "token")):
+        lines = []
+        for name in present:
+            parts = settings[name].get(field) or ()
+            x = [(part["from"] + part["to"] - 1) / 2 for part in parts]
+            y = [part["mean_abs_logprob_diff"] for part in parts]
+            lines.append(Series(name=name.upper(), x=x, y=y, color=MISMATCH_SETTINGS[name][2]))
+        panels += _lines(f"Log-prob difference {title.lower()}", lines, x_name, "mean |learner − engine|")
+    lines = [
+        Series(name=name.upper(), x=range(len(layers)), y=layers, color=MISMATCH_SETTINGS[name][2])
+        for name in present
+        if (layers := settings[name].get("expert_mismatch_by_layer"))
+    ]
+    panels += _lines("Other experts by layer", lines, "MoE layer", "share of tokens routed to another set")
     return f'{html}<div class="grid">{panels}</div>'
+
+
+def _lines(title: str, lines: Sequence[Series], x_name: str, note: str) -> str:
+    lines = [line for line in lines if len(line.x) > 1]
+    return figure(title, line_chart(lines, label=title, x_name=x_name, low=0), note) if lines else ""
 
 
 def distributions(episodes: Mapping[str, Sequence[Trajectory]]) -> str:

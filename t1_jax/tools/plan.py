@@ -106,7 +106,9 @@ def lower_step(config: PlanConfig, mesh: Mesh) -> Any:
         return jax.ShapeDtypeStruct((*shape, *rest), dtype, sharding=sharding)
 
     integers = ("tokens", "segment_ids", "positions", "policy_age")
-    numbers = ("loss_mask", "loss_weights", "rollout_logprobs", "advantages")
+    numbers = ["loss_mask", "loss_weights", "rollout_logprobs", "advantages"]
+    if config.job == "rl" and config.loss.reference_kl:
+        numbers.append("reference_logprobs")
     batch = {name: leaf(name, np.int32) for name in integers}
     batch |= {name: leaf(name, np.float32) for name in numbers}
     if config.replay:

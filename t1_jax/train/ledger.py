@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from sandbox.errors import InputError
 from sandbox.trajectory import Trajectory, read_frames, write_frames
+from t1_jax.data.trajectories import read_trajectories
 
 
 class Ledger:
@@ -57,6 +59,30 @@ class Ledger:
     def forget(self, step: int) -> None:
         """Release the memory of a step that was trained on; its file stays."""
         self._steps.pop(step, None)
+
+
+class RecordedLedger:
+    """The ledger of an earlier run, only read, a step at a time."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def path(self, step: int) -> Path:
+        """The file of a step. Raises InputError when it is missing."""
+        path = self.folder / f"step_{step:04d}.frames"
+        if not path.is_file():
+            raise InputError(
+                f"recorded {self.folder}: {path.name} is missing, expected the rollouts of every step"
+            )
+        return path
+
+    def trajectories(self, step: int) -> list[Trajectory]:
+        """A step's trajectories by rollout id and segment, as the earlier run trained on them."""
+        found = {(t.rollout_id, t.segment): t for t in read_trajectories(self.path(step))}
+        return [trajectory for _, trajectory in sorted(found.items())]
+
+    def forget(self, step: int) -> None:
+        """Nothing is kept."""
 
 
 def _read_whole_frames(path: Path) -> list[Trajectory]:

@@ -14,34 +14,37 @@ import json
 import shutil
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from sandbox.errors import InputError
 from sandbox.files import write_json
-from t1_jax.checkpoint.manager import RunState, load_config, save_checkpoint
+from t1_jax.checkpoint.manager import RunState, load_checkpoint, load_config, save_checkpoint
 from t1_jax.config import save_config
 from t1_jax.data.packing import Aggregation, pack, split_microbatches
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.deltanet import document_alignment
-from t1_jax.model.parameters import abstract
+from t1_jax.model.parameters import abstract, cast_params
 from t1_jax.model.transformer import RematPolicy
 from t1_jax.observability.metrics import MetricsWriter
 from t1_jax.observability.progress import progress
 from t1_jax.sharding import MeshConfig, make_mesh, param_shardings
 from t1_jax.train.advantages import AdvantageName
 from t1_jax.train.batch import make_rl_batch
-from t1_jax.train.ledger import Ledger
+from t1_jax.train.gate import GateConfig, check_metrics, check_records
+from t1_jax.train.ledger import Ledger, RecordedLedger
 from t1_jax.train.loop import StopRequest, initial_params, to_floats
 from t1_jax.train.losses import LossConfig, make_loss
 from t1_jax.train.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
 from t1_jax.train.rollout_client import EngineClient, Group, RolloutClient, Stopped
 from t1_jax.train.state import TrainState, abstract_state, init_state
-from t1_jax.train.step import make_train_step, place_batch
+from t1_jax.train.step import LiveForward, make_live_forward, make_train_step, place_batch
 
 # How long one request waits for rollouts: a stop is noticed this often.
 _WAIT_SECONDS = 5.0
@@ -69,6 +72,9 @@ class RLConfig:
     loss: LossConfig = field(default_factory=LossConfig)
     aggregation: Aggregation = "token"
     replay: bool = True  # replay recorded experts; False routes live
+    reference: Path | None = None  # checkpoint that loss.reference_kl holds the policy to
+    gate: GateConfig | None = field(default_factory=GateConfig)
+    recorded: Path | None = None  # trajectories/ of an earlier run: train on them again, without services
     optimizer: OptimizerConfig = field(
         default_factory=lambda: OptimizerConfig(learning_rate=1e-6, beta2=0.98)
     )
@@ -95,6 +101,11 @@ class RLConfig:
             raise InputError(f"rl.mtp_loss_weight is {self.mtp_loss_weight}, expected 0 or more")
         if self.temperature <= 0:
             raise InputError(f"rl.temperature is {self.temperature}, expected a positive number")
+        if (self.reference is None) != (self.loss.reference_kl == 0):
+            raise InputError(
+                f"rl.reference is {self.reference} and loss.reference_kl {self.loss.reference_kl}, expected "
+                "a checkpoint exactly when there is a weight"
+            )
 
 
 def find_tasks(folder: Path) -> list[str]:
@@ -177,6 +188,32 @@ class _Rollouts:
         return 0
 
 
+class _Recorded:
+    """The rollouts of an earlier run in their place: what it trained on is all in its trajectories."""
+
+    def __init__(self, ledger: RecordedLedger, steps: int):
+        for step in range(steps):
+            ledger.path(step)
+
+    def submit(self, last: int) -> None:
+        """Nothing is to be played."""
+
+    def collect(self, step: int) -> int:
+        """Everything is there."""
+        return 0
+
+
+class _Versions:
+    """Counts policy versions as `_Weights` does, for a run that no engine follows."""
+
+    def __init__(self, first: int):
+        self.first = first
+
+    def publish(self, state: TrainState) -> int:
+        """The version of this state."""
+        return self.first + int(state.step)
+
+
 class _Weights:
     """Publishes policy versions to the engine: `version` = the first checkpoint's + optimizer steps since."""
 
@@ -205,15 +242,40 @@ class _Weights:
         return version
 
     def save(self, folder: Path, state: TrainState, version: int) -> None:
-        """Write the state's parameters as a model checkpoint with the first checkpoint's tokenizer."""
-        save_checkpoint(
-            folder,
-            state.params,
-            self.model,
-            tokenizer_dir=self.config.checkpoint,
-            version=version,
-            step=int(state.step),
+        """Write the state's parameters as a model checkpoint."""
+        _save_policy(self.config, self.model, folder, state, version)
+
+
+def _save_policy(config: RLConfig, model: ModelConfig, folder: Path, state: TrainState, version: int) -> None:
+    """Write the state's parameters as a model checkpoint with the first checkpoint's tokenizer."""
+    save_checkpoint(
+        folder,
+        state.params,
+        model,
+        tokenizer_dir=config.checkpoint,
+        version=version,
+        step=int(state.step),
+    )
+
+
+class _Reference:
+    """Log-probs of a frozen policy, routed live."""
+
+    def __init__(self, folder: Path, model: ModelConfig, forward: LiveForward, places: Any, mtp: bool):
+        if load_config(folder, mtp=mtp) != model:
+            raise InputError(f"reference {folder}: is of another shape, expected the policy's")
+        params, _, _ = load_checkpoint(folder, places, mtp=mtp)
+        self.params, self.forward = cast_params(params, model), forward
+
+    def logprobs(self, batch: dict[str, jax.Array]) -> jax.Array:
+        """Of a batch with leaves [M, B, T]: float32 [M, B, T]."""
+        return jnp.stack(
+            [self.forward(self.params, _microbatch(batch, m))[0] for m in range(len(batch["tokens"]))]
         )
+
+
+def _microbatch(batch: Mapping[str, Any], index: int) -> dict[str, Any]:
+    return {name: leaf[index] for name, leaf in batch.items()}
 
 
 def run(config: RLConfig) -> dict[str, Any]:
@@ -248,11 +310,20 @@ def run(config: RLConfig) -> dict[str, Any]:
         mtp_loss_weight=config.mtp_loss_weight,
         dispatch_tokens=None if config.mesh is None else config.mesh.dispatch_tokens,
     )
+    live = make_live_forward(
+        model,
+        mesh,
+        temperature=config.temperature,
+        dispatch_tokens=None if config.mesh is None else config.mesh.dispatch_tokens,
+    )
     routes_shape = (model.num_moe_layers, model.num_experts_per_tok) if config.replay else None
     with RunState(config.out / "state") as states, StopRequest() as stop:
         data: dict[str, Any]
+        places = None if mesh is None else param_shardings(abstract(model), mesh)
+        reference = None
+        if config.reference is not None:
+            reference = _Reference(config.reference, model, live, places, mtp)
         if states.latest_step is None:
-            places = None if mesh is None else param_shardings(abstract(model), mesh)
             params, _, meta = initial_params(None, config.checkpoint, config.seed, places, mtp=mtp)
             state, data = (
                 init_state(model, optimizer, params, mesh),
@@ -262,11 +333,8 @@ def run(config: RLConfig) -> dict[str, Any]:
         else:
             state, data = states.restore(abstract_state(model, optimizer, mesh))
         step, reward, microbatches = data["step"], data["reward"], 1
-        ledger = Ledger(config.out / "trajectories", step)
-        client = RolloutClient(config.rollout_url, patience=config.patience, stop=stop.event)
-        engine = EngineClient(config.engine_url, patience=config.patience, stop=stop.event)
-        rollouts = _Rollouts(config, _run_id(config.out), client, ledger, stop, step)
-        weights = _Weights(config, model, engine, data["version"])
+        ledger, rollouts, weights = _partners(config, model, stop, step, data["version"])
+        probed = None
         with MetricsWriter(config.out / "metrics.jsonl") as writer, progress("rl", config.steps) as bar:
             bar.advance(step)
             while step < config.steps and not stop.requested:
@@ -302,8 +370,18 @@ def run(config: RLConfig) -> dict[str, Any]:
                     metrics["train/learning_rate"] = float(schedule(state.step))
                     split = split_microbatches(packed, config.rows, at_least=microbatches)
                     microbatches = len(split["tokens"])  # a smaller step compiles nothing new
-                    state, device_metrics = step_fn(state, place_batch(split, mesh))
+                    placed = place_batch(split, mesh)
+                    if reference is not None:
+                        placed["reference_logprobs"] = reference.logprobs(placed)
+                    gate = config.gate
+                    if gate and config.replay and (probed is None or step - probed >= gate.probe_every):
+                        probed, first = step, _microbatch(split, 0)
+                        chosen = live(state.params, _microbatch(placed, 0))[1]
+                        metrics |= check_records(first, np.asarray(chosen))
+                    state, device_metrics = step_fn(state, placed)
                     metrics |= to_floats(device_metrics, step)
+                    if gate:
+                        check_metrics(gate, step, metrics, replay=config.replay)
                 trained = time.monotonic()
                 step, reward = step + 1, metrics.get("rollout/reward")
                 data = {"step": step, "version": weights.first, "reward": reward}
@@ -334,7 +412,7 @@ def run(config: RLConfig) -> dict[str, Any]:
         checkpoint = config.out / "checkpoint"
         version = weights.first + int(state.step)
         if finished:
-            weights.save(checkpoint, state, version)
+            _save_policy(config, model, checkpoint, state, version)
     summary = {
         "steps": step,
         "version": version,
@@ -345,6 +423,20 @@ def run(config: RLConfig) -> dict[str, Any]:
     }
     write_json(config.out / "summary.json", summary)
     return summary
+
+
+def _partners(
+    config: RLConfig, model: ModelConfig, stop: StopRequest, step: int, version: int
+) -> tuple[Ledger | RecordedLedger, _Rollouts | _Recorded, _Weights | _Versions]:
+    """Where rollouts come from and where weights go to: the services, or an earlier run's record and none."""
+    if config.recorded is not None:
+        earlier = RecordedLedger(config.recorded)
+        return earlier, _Recorded(earlier, config.steps), _Versions(version)
+    ledger = Ledger(config.out / "trajectories", step)
+    client = RolloutClient(config.rollout_url, patience=config.patience, stop=stop.event)
+    engine = EngineClient(config.engine_url, patience=config.patience, stop=stop.event)
+    rollouts = _Rollouts(config, _run_id(config.out), client, ledger, stop, step)
+    return ledger, rollouts, _Weights(config, model, engine, version)
 
 
 def _run_id(out: Path) -> str:

@@ -12,9 +12,16 @@ from sandbox.files import write_json
 from t1_jax.checkpoint.manager import RunState, save_checkpoint
 from t1_jax.config import save_config
 from t1_jax.data.sft import count_batches, sft_dataset
-from t1_jax.data.trajectories import Document, read_trajectories, split_by_length, to_document
+from t1_jax.data.trajectories import (
+    Document,
+    read_trajectories,
+    select_by_reward,
+    split_by_length,
+    to_document,
+)
 from t1_jax.distributed import any_process
 from t1_jax.model.config import ModelConfig
+from t1_jax.model.deltanet import document_alignment
 from t1_jax.model.parameters import abstract
 from t1_jax.model.transformer import RematPolicy
 from t1_jax.observability.progress import progress
@@ -44,6 +51,10 @@ class SFTConfig:
     steps: int | None = None  # optimizer steps; overrides epochs
     too_long: Literal["refuse", "drop"] = "refuse"  # demonstrations longer than a row
     replay: bool = True  # replay recorded routes where demonstrations have them
+    min_reward: float | None = (
+        None  # rejection sampling: rollouts below it, or without a reward, are left out
+    )
+    best_of: int | None = None  # of a group's rollouts, only so many, those with the highest rewards
     optimizer: OptimizerConfig = field(
         default_factory=lambda: OptimizerConfig(schedule="cosine", warmup_steps=10)
     )
@@ -62,13 +73,17 @@ class SFTConfig:
             raise InputError(f"sft.mtp_loss_weight is {self.mtp_loss_weight}, expected 0 or more")
         if self.steps is not None and self.steps < 1:
             raise InputError(f"sft.steps is {self.steps}, expected 1 or more")
+        if self.best_of is not None and self.best_of < 1:
+            raise InputError(f"sft.best_of is {self.best_of}, expected 1 or more")
         if self.tokenizer is None and self.checkpoint is None:
             raise InputError("sft.tokenizer is missing; expected a folder with tokenizer.json")
 
 
 def load_documents(config: SFTConfig, model: ModelConfig) -> list[Document]:
     """Read, check and filter the demonstrations. Raises InputError, as for long ones that are refused."""
-    trajectories = read_trajectories(config.data)
+    trajectories = select_by_reward(
+        read_trajectories(config.data), min_reward=config.min_reward, best_of=config.best_of
+    )
     documents = [to_document(trajectory, model) for trajectory in trajectories]
     kept, long = split_by_length(documents, config.row_length)
     if long and config.too_long == "refuse":
@@ -79,7 +94,8 @@ def load_documents(config: SFTConfig, model: ModelConfig) -> list[Document]:
     kept = [document for document in kept if document.loss_mask.any()]
     if not kept:
         raise InputError(
-            f"sft.data: none of {len(trajectories)} trajectories has a token to train on and fits a row"
+            f"sft.data: none of {len(trajectories)} trajectories (after min_reward and best_of) has a token "
+            "to train on and fits a row"
         )
     return kept
 
@@ -105,12 +121,14 @@ def run(config: SFTConfig) -> dict[str, Any]:
     documents = load_documents(config, model)
     recorded = config.replay and any(document.routed_experts is not None for document in documents)
     routes_shape = (model.num_moe_layers, model.num_experts_per_tok) if recorded else None
+    align = document_alignment(model)
     total = config.steps or count_batches(
         documents,
         row_length=config.row_length,
         rows=config.rows * config.microbatches,
         epochs=config.epochs,
         seed=config.seed,
+        align=align,
     )
     dataset = sft_dataset(
         documents,
@@ -120,6 +138,7 @@ def run(config: SFTConfig) -> dict[str, Any]:
         epochs=None if config.steps else config.epochs,
         seed=config.seed,
         routes_shape=routes_shape,
+        align=align,
     )
     batches = iter(dataset)
     optimizer = make_optimizer(config.optimizer, total)

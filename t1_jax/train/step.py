@@ -145,7 +145,7 @@ def make_train_step(
     Returns:
       A function (state, batch) -> (state, metrics), metrics being float32 scalars on the device: train/loss,
       train/grad_norm (before clipping), train/entropy, train/tokens (in the loss), train/packed_tokens (all
-      but padding), router/replayed_fraction (of the packed tokens) and the loss's own.
+      but padding), router/replayed_fraction (of the packed tokens), router/load_imbalance and the loss's own.
     """
     parallel = SINGLE if mesh is None else Parallel.of(mesh, dispatch_tokens)
     config.of_tensor_rank(parallel.size("tensor"))  # refuses what does not divide
@@ -165,6 +165,7 @@ def make_train_step(
         sums["train/entropy"] = jax.lax.stop_gradient(jnp.sum(jnp.where(mask, entropy, 0.0)))
         sums["train/packed_tokens"] = real.sum().astype(jnp.float32)
         sums["train/tokens"] = mask.sum().astype(jnp.float32)
+        sums["router/load_imbalance"] = _expert_loads(config, output.routed_experts, batch, parallel)
         if "routed_experts" in batch:
             recorded = (batch["routed_experts"] >= 0).all((-1, -2))
             recorded = parallel.gather(recorded, "context", dim=1) & real
@@ -249,6 +250,42 @@ def make_train_step(
     )
 
 
+LiveForward = Callable[[Any, Mapping[str, Any]], tuple[jax.Array, jax.Array]]
+
+
+def make_live_forward(
+    config: ModelConfig,
+    mesh: Mesh | None = None,
+    *,
+    temperature: float = 1.0,
+    dispatch_tokens: int | None = None,
+) -> LiveForward:
+    """A function (params, microbatch) -> (log-probs float32 [B, T], experts int32 [B, T, L, K]) that routes
+    every token live, whatever is recorded: for a reference policy, and to hold a record against.
+
+    The microbatch has leaves [B, T], as `batch_logprobs` reads them.
+    """
+    parallel = SINGLE if mesh is None else Parallel.of(mesh, dispatch_tokens)
+
+    def forward(params: Any, batch: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        logprobs, _, output = batch_logprobs(
+            params, config, batch, temperature=temperature, parallel=parallel
+        )
+        return logprobs, output.routed_experts
+
+    names = ("tokens", "segment_ids", "positions")
+    function: Callable = forward
+    if mesh is not None:
+        stored = jax.tree.map(lambda sharding: sharding.spec, param_shardings(abstract(config), mesh))
+        rows = {name: PartitionSpec(*batch_spec(name)[1:]) for name in names}
+        results = tuple(PartitionSpec(*batch_spec(name)[1:]) for name in ("tokens", "routed_experts"))
+        function = jax.shard_map(
+            forward, mesh=mesh, in_specs=(stored, rows), out_specs=results, check_vma=False
+        )
+    compiled = jax.jit(function)
+    return lambda params, batch: compiled(params, {name: batch[name] for name in names})
+
+
 def place_batch(batch: Mapping[str, np.ndarray], mesh: Mesh | None = None) -> dict[str, jax.Array]:
     """Put a batch of leaves [M, B, T, ...] on the device, or on the mesh: see `batch_spec`.
 
@@ -264,11 +301,28 @@ def place_batch(batch: Mapping[str, np.ndarray], mesh: Mesh | None = None) -> di
     return {name: jax.device_put(leaf, NamedSharding(mesh, batch_spec(name))) for name, leaf in batch.items()}
 
 
+def _expert_loads(
+    config: ModelConfig, experts: jax.Array, batch: Mapping[str, jax.Array], parallel: Parallel
+) -> jax.Array:
+    """How many of a microbatch's tokens each expert of a layer got: float32 [L, E].
+
+    `experts` is int32 [B, T, L, K], on a mesh this device's part.
+    """
+    real = parallel.part(batch["segment_ids"] > 0, "context", 1)
+    # Compared rather than scattered: this fuses into one reduction.
+    taken = (experts[..., None] == jnp.arange(config.num_experts)) & real[..., None, None, None]
+    counts = taken.sum((0, 1, 3)).astype(jnp.float32)
+    return parallel.sum(counts, "context")
+
+
 def _finish(sums: Metrics) -> Metrics:
     """Divide sums by what they were summed over: loss tokens, except for totals and what is normalised
     already.
     """
     loss_tokens = jnp.maximum(sums["train/tokens"], 1.0)
+    loads = sums["router/load_imbalance"]
+    imbalance = (loads.max(-1) / jnp.maximum(loads.mean(-1), 1e-6)).mean()
+    sums = sums | {"router/load_imbalance": imbalance}
     divisors: dict[str, jax.Array | float] = {
         "train/loss": 1.0,
         "train/mtp_loss": 1.0,
@@ -276,5 +330,6 @@ def _finish(sums: Metrics) -> Metrics:
         "train/tokens": 1.0,
         "router/replayed_fraction": jnp.maximum(sums["train/packed_tokens"], 1.0),
         "router/load_balancing_loss": 1.0,
+        "router/load_imbalance": 1.0,
     }
     return {name: value / divisors.get(name, loss_tokens) for name, value in sums.items()}

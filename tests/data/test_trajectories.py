@@ -5,7 +5,13 @@ import pytest
 
 from sandbox.errors import InputError
 from sandbox.trajectory import read_frames, write_frames
-from t1_jax.data.trajectories import RoutingRecordError, check_agreement, read_trajectories, to_document
+from t1_jax.data.trajectories import (
+    RoutingRecordError,
+    check_agreement,
+    read_trajectories,
+    select_by_reward,
+    to_document,
+)
 from tests.train.micro import MICRO, trajectory
 
 
@@ -115,3 +121,28 @@ def test_reading_names_the_file(tmp_path):
         read_trajectories(tmp_path)
     with pytest.raises(InputError, match=r"nowhere.*no such file"):
         read_trajectories(tmp_path / "nowhere")
+
+
+def test_the_best_rollouts_of_each_group_are_selected_whole():
+    def rollout(name, reward, group, segments=1):
+        last = segments - 1
+        return [
+            trajectory(name, 9, group_id=group, segment=i, reward=reward if i == last else None)
+            for i in range(segments)
+        ]
+
+    records = [
+        *rollout("a/0", 0.5, "a"),
+        *rollout("a/1", 1.0, "a", segments=2),
+        *rollout("a/2", 1.0, "a"),
+        *rollout("b/0", None, "b"),
+        *rollout("b/1", 0.25, "b"),
+    ]
+
+    def names(**criteria):
+        return [(t.rollout_id, t.segment) for t in select_by_reward(records, **criteria)]
+
+    assert names() == [(t.rollout_id, t.segment) for t in records]
+    assert names(best_of=1) == [("a/1", 0), ("a/1", 1), ("b/1", 0)]
+    assert names(min_reward=0.5) == [("a/0", 0), ("a/1", 0), ("a/1", 1), ("a/2", 0)]
+    assert names(min_reward=1.0, best_of=1) == [("a/1", 0), ("a/1", 1)]

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from sandbox.errors import InputError
 from sandbox.trajectory import Trajectory, write_frames
 from t1_jax.data.trajectories import RoutingRecordError
+from t1_jax.tools.divergence import divergences
 from t1_jax.tools.mismatch import find_run, mismatch
 from t1_jax.tools.retokenize import character_spans, retokenize
 
@@ -46,11 +47,15 @@ def split(make_episode, tokenizer):
 def test_own_record_has_no_mismatch(checkpoint, canonical, tmp_path):
     result = mismatch(checkpoint, [canonical, canonical], tmp_path / "out" / "mismatch.json")
     assert json.loads((tmp_path / "out" / "mismatch.json").read_text()) == result
-    assert list(result) == ["a", "b", "c"]
+    assert list(result) == ["a", "b", "c", "d"]
     for metrics in result.values():
         assert metrics["tokens"] == 2 * canonical.loss_mask.sum() and metrics["misaligned_tokens"] == 0
         assert metrics["max_abs_logprob_diff"] < 5e-5 and metrics["k3"] < 1e-8
         assert metrics["extreme_fraction"] == 0 and metrics["expert_mismatch_fraction"] == 0
+        assert metrics["expert_mismatch_by_layer"] == [0] * 4
+        assert [part["from"] for part in metrics["by_turn"]] == [0, 1]
+        assert sum(part["tokens"] for part in metrics["by_turn"]) == metrics["tokens"]
+        assert sum(part["tokens"] for part in metrics["by_position"]) == metrics["tokens"]
 
 
 def test_other_experts_are_replayed_only_in_c(checkpoint, canonical):
@@ -58,9 +63,11 @@ def test_other_experts_are_replayed_only_in_c(checkpoint, canonical):
     third = np.arange(len(canonical.tokens))[:, None, None] % 3 == 0
     routes = (canonical.routed_experts.astype(int) + third) % 8
     odd = dataclasses.replace(canonical, routed_experts=routes.astype(np.uint8))
-    result = mismatch(checkpoint, [odd], settings=["b", "c"])
+    result = mismatch(checkpoint, [odd], settings=["b", "c", "d"])
     assert 0.3 < result["b"]["expert_mismatch_fraction"] < 0.4
     assert result["c"]["expert_mismatch_fraction"] == 0
+    assert result["d"] == result["c"], "the text encodes to the recorded tokens"
+    assert min(result["b"]["expert_mismatch_by_layer"]) > 0.25
     assert result["b"]["max_abs_logprob_diff"] < 5e-5 < 1e-3 < result["c"]["max_abs_logprob_diff"]
 
 
@@ -82,7 +89,8 @@ def test_tokens_that_text_loses_are_extreme(checkpoint, split, tokenizer):
     assert 0 < lost < 9
     assert result["a"]["misaligned_tokens"] == lost and result["a"]["tokens"] == 9
     assert result["a"]["extreme_fraction"] >= lost / 9
-    assert result["a"]["expert_mismatch_fraction"] > 0
+    assert result["a"]["expert_mismatch_fraction"] >= result["d"]["expert_mismatch_fraction"] > 0
+    assert result["d"]["misaligned_tokens"] == lost
     assert result["b"]["misaligned_tokens"] == 0 and result["b"]["max_abs_logprob_diff"] < 5e-5
 
 
@@ -98,6 +106,26 @@ def test_known_differences_give_the_formulas(checkpoint, canonical):
     assert result["max_abs_logprob_diff"] == pytest.approx(1.5, abs=1e-4)
     assert result["k3"] == pytest.approx((np.exp(shift) - 1 - shift).mean(), rel=1e-3)
     assert result["extreme_fraction"] == (shift > np.log(2)).mean()
+    assert result["k1"] == pytest.approx(-shift.mean(), abs=1e-4)
+    assert result["sequence_log_ratio"]["max_abs"] == pytest.approx(shift.sum(), rel=1e-3)
+    first = shift[: canonical.loss_mask[: canonical.turns[1].sampled[0]].sum()]
+    assert result["by_turn"][0]["mean_abs_logprob_diff"] == pytest.approx(first.mean(), abs=1e-4)
+
+
+def test_divergences_are_estimated_from_what_one_side_sampled():
+    """Each is exact in expectation: the mean of the terms under mu is the divergence of the distributions."""
+    rng = np.random.default_rng(0)
+    mu, pi = rng.dirichlet(np.ones(7)), rng.dirichlet(np.ones(7))
+    middle = (mu + pi) / 2
+    terms = [divergences(np.array([d])) for d in np.log(pi / mu)]
+    mean = {name: sum(m * term[name] for m, term in zip(mu, terms, strict=True)) for name in terms[0]}
+    assert mean["k1"] == pytest.approx((mu * np.log(mu / pi)).sum())
+    assert mean["k3"] == pytest.approx((mu * np.log(mu / pi)).sum())
+    assert mean["k3_reverse"] == pytest.approx((pi * np.log(pi / mu)).sum())
+    js = ((mu * np.log(mu / middle)).sum() + (pi * np.log(pi / middle)).sum()) / 2
+    assert mean["js"] == pytest.approx(js)
+    assert min(term[name] for term in terms for name in ("k3", "k3_reverse", "js")) >= 0
+    assert set(divergences(np.zeros(0)).values()) == {None}
 
 
 def test_temperature_of_each_episode(checkpoint, canonical, make_episode):

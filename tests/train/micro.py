@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import jax
 import numpy as np
 
 from sandbox.trajectory import Trajectory
 from t1_jax.model.config import ModelConfig
+from t1_jax.model.transformer import forward
 from tests.fresh import fresh_params
 
 MICRO = ModelConfig(
@@ -33,6 +36,22 @@ MICRO = ModelConfig(
 def micro_params(seed: int = 0) -> Any:
     """Parameters of the micro model."""
     return fresh_params(MICRO, seed)
+
+
+@jax.jit
+def _experts(params: Any, tokens: jax.Array) -> jax.Array:
+    return forward(params, MICRO, tokens).routed_experts
+
+
+def own_record(record: Trajectory, params: Any, shift: int = 0) -> Trajectory:
+    """The trajectory (of at most 32 tokens) with the experts that the model itself routes its tokens to, each
+    row `shift` tokens late.
+    """
+    tokens = np.zeros((1, 32), np.int32)
+    tokens[0, : len(record.tokens)] = record.tokens
+    experts = np.asarray(_experts(params, tokens))[0, : len(record.tokens)]
+    routes = np.roll(experts, shift, axis=0).astype(MICRO.routes_dtype)
+    return dataclasses.replace(record, routed_experts=routes)
 
 
 def trajectory(

@@ -29,6 +29,7 @@ class Services:
         self.before: dict[str, Callable[[dict[str, Any]], None]] = {}
         self.done: dict[str, Trajectory] = {}  # not acknowledged yet
         self.known: set[str] = set()
+        self.change: Callable[[Trajectory], Trajectory] = lambda record: record
         self.never: set[str] = set()  # suffixes of rollout ids that are cancelled at the service
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self.server.server_port}"
@@ -70,7 +71,7 @@ class Services:
             if any(rollout_id.endswith(suffix) for suffix in self.never):
                 continue
             number = 100 * int(step) + 10 * int(index) + attempt
-            self.done[rollout_id] = trajectory(
+            record = trajectory(
                 rollout_id,
                 9 + number % 7,
                 seed=number,
@@ -81,6 +82,7 @@ class Services:
                 tests={"a": attempt % 3 == 1},
                 version=int(self.version),
             )
+            self.done[rollout_id] = self.change(record)
         return new
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:

@@ -41,6 +41,12 @@ def reference(name, logprobs, batch, low, high, dual_clip=None):
     if name in ("cispo", "tis"):
         weight = np.clip(ratio, low, high) * advantages
         return (-weight * logprobs * mask if name == "cispo" else -weight), -weight * mask
+    if name == "dppo":
+        change = np.exp(logprobs) - np.exp(batch["rollout_logprobs"].astype(np.float64))
+        out = ((advantages > 0) & (change > high)) | ((advantages < 0) & (-change > low))
+        assert out.any() and not out.all()
+        loss = np.where(out, 0, -ratio * advantages)
+        return loss, loss
     share = np.zeros((*mask.shape, mask.shape[1]))  # d log s_t / d logprobs_u
     for row in range(len(mask)):
         for t in range(mask.shape[1]):
@@ -71,6 +77,7 @@ def reference(name, logprobs, batch, low, high, dual_clip=None):
         LossConfig(name="cispo"),
         LossConfig(name="cispo", low=0.7, high=1.3),
         LossConfig(name="tis"),
+        LossConfig(name="dppo", low=0.1, high=0.05),
     ],
     ids=lambda c: f"{c.name}-{c.low}-{c.dual_clip}-{c.probability_weight}",
 )
@@ -86,22 +93,66 @@ def test_values_and_gradients_are_the_formulas(config):
     np.testing.assert_allclose(gradient, slope, rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["icepop", "ppo", "gspo", "cispo", "tis"])
-def test_gradients_stay_finite_when_probabilities_are_far_apart(name):
+def test_penalties_are_the_formulas():
+    logprobs, batch = sample()
+    mask = batch["loss_mask"] > 0
+    batch["reference_logprobs"] = (logprobs + np.random.default_rng(1).standard_normal((B, T))).astype("f4")
+    plain = jax.value_and_grad(lambda x: make_loss(LossConfig())(x, batch).loss.sum())(logprobs)
+
+    def added(config):
+        """What a penalty adds to the loss and its gradient."""
+        value, slope = jax.value_and_grad(lambda x: make_loss(config)(x, batch).loss.sum())(logprobs)
+        return value - plain[0], slope - plain[1]
+
+    delta = np.where(mask, logprobs.astype(np.float64) - batch["rollout_logprobs"], 0)
+    value, slope = added(LossConfig(squared_penalty=0.25))
+    np.testing.assert_allclose(value, 0.25 * (delta**2).sum(), rtol=1e-4)
+    np.testing.assert_allclose(slope, 0.5 * delta, rtol=1e-4, atol=1e-5)
+
+    d = np.where(mask, logprobs.astype(np.float64) - batch["reference_logprobs"], 0)
+    config = LossConfig(reference_kl=0.5)
+    value, slope = added(config)
+    np.testing.assert_allclose(value, 0.5 * (np.exp(-d) - 1 + d).sum(), rtol=1e-4)
+    np.testing.assert_allclose(slope, 0.5 * (1 - np.exp(-d)), rtol=1e-4, atol=1e-5)
+    reported = np.asarray(make_loss(config)(logprobs, batch).means["train/reference_kl"])
+    assert reported.sum() == pytest.approx(2 * float(value), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["icepop", "ppo", "gspo", "cispo", "tis", "dppo"])
+def test_gradients_stay_finite_whatever_the_probabilities(name):
     logprobs, batch = sample()
     batch["rollout_logprobs"] = np.full((B, T), -500.0, np.float32)
+    batch["reference_logprobs"] = np.full((B, T), -500.0, np.float32)
+    batch["loss_mask"][1] = batch["advantages"][1] = 0  # a row without a loss token
     logprobs[batch["loss_mask"] == 0] = -np.inf  # what no token of the loss may be touched by
-    value, gradient = jax.value_and_grad(lambda x: make_loss(LossConfig(name=name))(x, batch).loss.sum())(
-        logprobs
-    )
+    inside = np.argwhere(batch["loss_mask"] > 0)
+    logprobs[tuple(inside[0])] = -np.inf  # neither by one that the learner holds for impossible
+    batch["rollout_logprobs"][tuple(inside[1])] = -np.inf
+    batch["reference_logprobs"][tuple(inside[2])] = -np.inf
+    batch["rollout_logprobs"][tuple(inside[3])] = logprobs[tuple(inside[3])]
+    loss = make_loss(LossConfig(name=name, squared_penalty=0.1, reference_kl=0.1))
+
+    def total(logprobs):
+        result = loss(logprobs, batch)
+        return result.loss.sum(), result
+
+    function = jax.jit(jax.value_and_grad(total, has_aux=True))
+    (value, result), gradient = jax.device_get(function(logprobs))
     assert np.isfinite(value) and np.isfinite(gradient).all()
-    assert not np.asarray(gradient)[batch["loss_mask"] == 0].any()
+    assert not gradient[batch["loss_mask"] == 0].any() and not gradient[tuple(inside[0])]
+    # GSPO clips the whole segment, for the sake of its far tokens.
+    assert gradient[tuple(inside[3])] or name == "gspo"
+    for array in (*result.means.values(), *result.maxima.values()):
+        assert np.isfinite(array[batch["loss_mask"] > 0]).all()
+    assert result.means["train/masked_fraction"][tuple(inside[0])]
+    logprobs[tuple(inside[3])] = np.nan
+    assert np.isnan(function(logprobs)[0][0]), "a broken model is not hidden"
 
 
 def test_on_policy_all_losses_have_the_policy_gradient():
     logprobs, batch = sample(spread=0.0)
     batch["rollout_logprobs"] = logprobs
-    for name in ("icepop", "ppo", "cispo", "tis"):
+    for name in ("icepop", "ppo", "cispo", "tis", "dppo"):
         gradient = jax.grad(lambda x, name=name: make_loss(LossConfig(name=name))(x, batch).loss.sum())(
             logprobs
         )
@@ -119,6 +170,11 @@ def test_mismatch_metrics():
         return np.asarray(means[name])[mask].mean()
 
     assert mean("mismatch/k3") == pytest.approx((ratio - 1 - delta).mean(), rel=1e-4)
+    assert mean("mismatch/k1") == pytest.approx(-delta.mean(), rel=1e-4)
+    assert mean("mismatch/ratio_mean") == pytest.approx(ratio.mean(), rel=1e-5)
+    assert np.asarray(maxima["mismatch/ratio_max"])[mask].max() == pytest.approx(ratio.max(), rel=1e-5)
+    masked = mean("train/masked_positive") + mean("train/masked_negative")
+    assert masked == pytest.approx(mean("train/masked_fraction"))
     assert mean("mismatch/mean_abs_logprob_diff") == pytest.approx(np.abs(delta).mean(), rel=1e-5)
     assert mean("mismatch/extreme_fraction") == pytest.approx(((ratio > 2) | (ratio < 0.5)).mean(), rel=1e-5)
     assert mean("train/masked_fraction") == mean("mismatch/extreme_fraction")  # IcePop's bounds are 1/2 and 2
@@ -148,3 +204,7 @@ def test_impossible_bounds_are_refused():
         LossConfig(low=1.5)
     with pytest.raises(InputError, match="dual_clip"):
         LossConfig(name="tis", dual_clip=3.0)
+    with pytest.raises(InputError, match="differences of probabilities"):
+        LossConfig(name="dppo", high=1.28)
+    with pytest.raises(InputError, match=r"loss\.reference_kl is -1"):
+        LossConfig(reference_kl=-1)

@@ -8,11 +8,13 @@ import pytest
 
 from sandbox.errors import InputError
 from t1_jax.checkpoint.manager import load_checkpoint, save_checkpoint
-from t1_jax.data.trajectories import read_trajectories
+from t1_jax.data.trajectories import RoutingRecordError, read_trajectories
 from t1_jax.observability.metrics import read_metrics
 from t1_jax.train import rl
+from t1_jax.train.gate import GateConfig
+from t1_jax.train.losses import LossConfig
 from t1_jax.train.optimizer import OptimizerConfig
-from tests.train.micro import MICRO, micro_params
+from tests.train.micro import MICRO, micro_params, own_record
 from tests.train.services import Services
 
 pytestmark = pytest.mark.quick_compile
@@ -46,6 +48,7 @@ def config(tmp_path, services):
         max_staleness=1,
         row_length=32,
         rows=4,
+        gate=None,  # the records are drawn, not any model's
         optimizer=OptimizerConfig(learning_rate=1e-2),
     )
 
@@ -104,6 +107,38 @@ def test_rollouts_that_were_cancelled_at_the_service_are_not_waited_for(config, 
     assert row["rollout/cancelled"] == 2 and row["rollout/episodes"] == 4
 
 
+def test_a_shifted_record_stops_the_run_at_the_first_batch(config, services):
+    params = micro_params()
+    services.change = lambda record: own_record(record, params, shift=1)
+    with pytest.raises(RoutingRecordError, match=r"that of the token before.*off by one"):
+        rl.run(dataclasses.replace(config, gate=GateConfig(action="warn")))
+    with rl.RunState(config.out / "state") as states:
+        assert states.latest_step is None, "nothing was saved"
+
+
+def test_a_run_with_a_reference_is_trained_again_from_its_trajectories(config, services, capsys):
+    params = micro_params()
+    services.change = lambda record: own_record(record, params)
+    config = dataclasses.replace(
+        config, steps=2, reference=config.checkpoint, loss=LossConfig(reference_kl=0.1), gate=GateConfig()
+    )
+    first = rl.run(config)
+    assert "warning: gate: step 0: mismatch/k3 is" in capsys.readouterr().err  # log-probs are drawn too
+    rows = read_metrics(config.out / "metrics.jsonl")
+    assert rows[0]["train/reference_kl"] < 1e-7 < rows[1]["train/reference_kl"]
+    assert rows[0]["router/agreement"] > 0.99 and rows[0]["mismatch/expert_mismatch_fraction"] < 0.02
+    again = dataclasses.replace(
+        config, out=config.out / "again", recorded=config.out / "trajectories", engine_url="", rollout_url=""
+    )
+    second = rl.run(again)
+    assert second["version"] == first["version"] == 2
+    expected, _, _ = load_checkpoint(first["checkpoint"])
+    params, _, _ = load_checkpoint(second["checkpoint"])
+    jax.tree.map(np.testing.assert_array_equal, params, expected)
+    with pytest.raises(InputError, match=r"recorded .*step_0002\.frames is missing"):
+        rl.run(dataclasses.replace(again, out=config.out / "longer", steps=3))
+
+
 def test_tasks_are_drawn_without_replacement(config):
     tasks = ["a", "b", "c"]
     groups = [group for step in range(3) for group in rl.step_groups(config, tasks, "run", step)]
@@ -112,6 +147,8 @@ def test_tasks_are_drawn_without_replacement(config):
 
 
 def test_bad_configs_are_refused(config, tmp_path):
+    with pytest.raises(InputError, match=r"rl\.reference is None and loss\.reference_kl 0\.1"):
+        dataclasses.replace(config, loss=LossConfig(reference_kl=0.1))
     with pytest.raises(InputError, match=r"rl\.group_size is 1"):
         dataclasses.replace(config, group_size=1)
     (tmp_path / "empty").mkdir()

@@ -104,6 +104,10 @@ def test_metrics_and_routes_agree_with_the_forward(step):
     used = np.asarray(output.routed_experts)
     np.testing.assert_array_equal(used[recorded], batch["routed_experts"][recorded])
     assert recorded.any() and (used[~recorded] >= 0).all()
+    taken = used[batch["segment_ids"] > 0]  # [tokens, L, K]
+    loads = np.stack([np.bincount(taken[:, layer].ravel(), minlength=4) for layer in range(4)])
+    expected = (loads.max(-1) / loads.mean(-1)).mean()
+    assert float(metrics["router/load_imbalance"]) == pytest.approx(expected, rel=1e-5)
 
 
 def test_sft_learns_with_the_balancing_loss():
