@@ -48,7 +48,7 @@ def test_in_gradient_accumulation():
 
 
 def on_eight_devices():
-    check(make_mesh(MeshConfig(replica=1, fsdp=2, expert=2, context=1, tensor=2)))
+    check(make_mesh(MeshConfig(replica=1, fsdp=2, expert=2, context=2, tensor=1)))
     print("equal", len(jax.devices()))
 
 
