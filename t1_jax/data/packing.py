@@ -32,6 +32,11 @@ def aligned(length: int, align: int) -> int:
     return -(-length // align) * align
 
 
+def places(documents: Sequence[Document], row_length: int, align: int) -> list[int]:
+    """How much of a row each document takes: its tokens, and the padding before the next one."""
+    return [min(aligned(len(document.tokens), align), row_length) for document in documents]
+
+
 def first_fit(lengths: Sequence[int], row_length: int) -> list[list[int]]:
     """Place items into as few rows as first-fit finds: item indices by row, in the order of placement.
 
@@ -127,8 +132,7 @@ def pack(
                 f"expected at most row_length {row_length}"
             )
     if plan is None:
-        lengths = [min(aligned(len(document.tokens), align), row_length) for document in documents]
-        plan = first_fit(lengths, row_length)
+        plan = first_fit(places(documents, row_length, align), row_length)
     num_rows = len(plan) if num_rows is None else num_rows
     if len(plan) > num_rows:
         raise InputError(

@@ -9,7 +9,7 @@ from typing import Any
 
 import grain
 
-from t1_jax.data.packing import Batch, aligned, pack, place_first_fit, split_microbatches
+from t1_jax.data.packing import Batch, pack, place_first_fit, places, split_microbatches
 from t1_jax.data.trajectories import Document
 
 # Documents that may wait for a later batch because no row has room: enough to fill rows well, few enough that
@@ -117,8 +117,7 @@ def plan_dataset(
     indices = grain.MapDataset.range(len(documents)).shuffle(seed=seed).repeat(epochs)
     # One reader thread: the indices are counted, not read, so prefetching them would only make the state lag.
     stream = indices.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
-    lengths = [min(aligned(len(document.tokens), align), row_length) for document in documents]
-    return PackPlan(stream, lengths, row_length, num_rows)
+    return PackPlan(stream, places(documents, row_length, align), row_length, num_rows)
 
 
 def count_batches(
