@@ -1,0 +1,1 @@
+"""Parts of the command line (launch.py) that have commands of their own."""
