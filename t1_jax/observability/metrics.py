@@ -65,13 +65,16 @@ NAMES: dict[str, str] = {
 class MetricsWriter:
     """Appends metrics to a JSON lines file; each line is on disk when `write` returns.
 
-    Use as a context manager, or call `close`. Appending makes a resumed run continue its file;
-    `read_metrics` keeps the last line of a step that was written twice.
+    Use as a context manager, or call `close`. Appending makes a resumed run continue its file, behind its
+    last whole line: one that a crash cut is dropped. `read_metrics` keeps the last line of a step that was
+    written twice.
     """
 
     def __init__(self, path: str | Path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
+        self._file = open(path, "ab+")  # noqa: SIM115 (closed by close)
+        self._file.seek(0)
+        self._file.truncate(self._file.read().rfind(b"\n") + 1)
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Append one line: {"step": step, "time": seconds since the epoch, **metrics}.
@@ -83,7 +86,8 @@ class MetricsWriter:
         """
         values = {name: float(value) for name, value in metrics.items()}
         line = {name: value if math.isfinite(value) else None for name, value in values.items()}
-        self._file.write(json.dumps({"step": int(step), "time": round(time.time(), 3), **line}) + "\n")
+        text = json.dumps({"step": int(step), "time": round(time.time(), 3), **line}) + "\n"
+        self._file.write(text.encode())
         self._file.flush()
 
     def close(self) -> None:

@@ -34,5 +34,15 @@ def test_a_cut_last_line_is_left_out_but_no_other(tmp_path):
         read_metrics(path)
 
 
+def test_a_resumed_run_writes_behind_the_last_whole_line(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2, "tra')
+    with MetricsWriter(path) as writer:
+        writer.write(2, {})
+        writer.write(3, {})
+    assert [row["step"] for row in read_metrics(path)] == [1, 2, 3]
+    assert path.read_text().startswith('{"step": 1}\n{"step": 2, "time"')
+
+
 def test_names_are_namespaced_and_described():
     assert all(name.count("/") == 1 and meaning for name, meaning in NAMES.items())
