@@ -181,7 +181,8 @@ def decode_block(
     truncate: bool,
 ) -> tuple[State, tuple[Array, ...]]:
     """Rounds of: sample from the hidden state, then forward the token unless it ended the row. It ends after
-    `limit` rounds, at most `steps`, or as soon as no row is left.
+    `limit` rounds, at most `steps`, or as soon as less than half of its rows are left: the next block is then
+    smaller, or has other rows in their places.
 
     Sampling first means that no token is ever pending: a row's hidden state is that of its last forwarded
     token, after a prefill as after a block, and the token that ends a row isn't forwarded until a later turn
@@ -220,9 +221,11 @@ def decode_block(
         return done + 1, State(out.cache, hidden), alive, left, emitted, forwarded + alive, record
 
     def goes_on(carry: tuple[Any, ...]) -> Array:
-        return (carry[0] < limit) & jnp.any(carry[2])
+        left = jnp.sum(carry[2])
+        return (carry[0] < limit) & (left > 0) & (2 * left >= started)
 
     part = _gather(state, rows, context)
+    started = jnp.sum(sampling.budget > 0)
     start, zero = part.cache.lengths, jnp.zeros_like(sampling.budget)
     shape = (steps, rows.shape[0])
     record = (

@@ -13,6 +13,7 @@ from t1_jax.kernels.rounding import matmul, rounded
 from t1_jax.model.config import ModelConfig
 from t1_jax.model.norm import rms_norm
 from t1_jax.parallel.axes import SINGLE, Parallel
+from t1_jax.parallel.platform import platform
 
 
 def rotate(
@@ -60,10 +61,43 @@ def gated_attention(
         out = packed_attention(q, k, v, segment_ids, parallel, ordered=config.deterministic)
     else:
         assert mask is not None
-        rows = jnp.arange(batch)[:, None]
-        k = cache[0].at[rows, :, :, write_at].set(k.astype(cache[0].dtype), mode="drop")
-        v = cache[1].at[rows, :, write_at].set(v.astype(cache[1].dtype), mode="drop")
-        cache = (k, v)
-        out = cached_attention(q, k, v, mask, ordered=config.deterministic)
+        assert write_at is not None
+        cache = _write(cache, k, v, write_at)
+        out = cached_attention(q, *cache, mask, ordered=config.deterministic)
     out = rounded(out.astype(jnp.float32) * jax.nn.sigmoid(gate.astype(jnp.float32)), x.dtype)
     return matmul(out.reshape(batch, length, -1), params["o"]), cache
+
+
+def _write(
+    cache: tuple[jax.Array, jax.Array],
+    k: Float[Array, "B T H D"],
+    v: Float[Array, "B T H D"],
+    write_at: Int[Array, "B T"],
+) -> tuple[jax.Array, jax.Array]:
+    """The cache with the tokens' keys and values in their places; a place past its end is dropped.
+
+    On a CPU the one token of a decoding step is written row by row: XLA's backend widens a bfloat16 scatter
+    to float32 and back, the whole cache through.
+    """
+    k, v = k.astype(cache[0].dtype), v.astype(cache[1].dtype)
+    if platform() != "cpu" or k.shape[1] != 1:
+        rows = jnp.arange(len(k))[:, None]
+        return (
+            cache[0].at[rows, :, :, write_at].set(k, mode="drop"),
+            cache[1].at[rows, :, write_at].set(v, mode="drop"),
+        )
+    dropped = write_at[:, 0] >= cache[1].shape[2]
+
+    def put(leaf: jax.Array, new: jax.Array, at: tuple[Any, ...], drop: jax.Array) -> jax.Array:
+        old = jax.lax.dynamic_slice(leaf, at, new.shape)
+        return jax.lax.dynamic_update_slice(leaf, jnp.where(drop, old, new), at)
+
+    def row(i: jax.Array, leaves: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        place = write_at[i, 0]
+        new_k, new_v = k[i, 0][None, :, :, None], v[i, 0][None, :, None, :]
+        return (
+            put(leaves[0], new_k, (i, 0, 0, place), dropped[i]),
+            put(leaves[1], new_v, (i, 0, place, 0), dropped[i]),
+        )
+
+    return jax.lax.fori_loop(0, len(k), row, cache)
