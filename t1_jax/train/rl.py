@@ -14,8 +14,9 @@ import json
 import shutil
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,17 +158,27 @@ class _Rollouts:
     def groups(self, step: int) -> list[Group]:
         return step_groups(self.config, self.tasks, self.run_id, step)
 
-    def submit(self, last: int) -> None:
-        """Submit steps up to `last` that were not yet; after a restart the service may know them."""
-        last = min(last, self.config.steps - 1)
-        groups = [group for step in range(self._next, last + 1) for group in self.groups(step)]
+    def submit(self, step: int, version: int) -> None:
+        """Submit the groups up to max_staleness steps after `step`, at whose start `version` is served, that
+        were not submitted yet; after a restart the service may know them.
+        """
+        ahead = self.config.max_staleness
+        last = min(step + ahead, self.config.steps - 1)
+        groups = [
+            replace(group, min_version=max(-1, version + later - step - ahead))
+            for later in range(self._next, last + 1)
+            for group in self.groups(later)
+        ]
         if groups:
             self.client.submit(groups)
             self._next = last + 1
 
-    def collect(self, step: int) -> int:
+    def collect(self, step: int, serve: Callable[[], object]) -> int:
         """Wait until every rollout of the step has ended; returns how many never came (cancelled at the
         service).
+
+        `serve` is called whenever a wait brought nothing: an engine that was restarted has the weights it was
+        started with, and the service holds back what they must not sample.
 
         Raises Stopped when the run is asked to stop meanwhile.
         """
@@ -185,6 +196,8 @@ class _Rollouts:
             elif self.client.pending() == 0 and self.client.submit(self.groups(step)) == 0:
                 # Nothing is on its way and the service knows the groups: the missing were cancelled there.
                 return len(missing - self.ledger.rollout_ids(step))
+            else:
+                serve()
         return 0
 
 
@@ -195,10 +208,10 @@ class _Recorded:
         for step in range(steps):
             ledger.path(step)
 
-    def submit(self, last: int) -> None:
+    def submit(self, step: int, version: int) -> None:
         """Nothing is to be played."""
 
-    def collect(self, step: int) -> int:
+    def collect(self, step: int, serve: Callable[[], object]) -> int:
         """Everything is there."""
         return 0
 
@@ -343,8 +356,8 @@ def run(config: RLConfig) -> dict[str, Any]:
                     # Also at a resumed start, and when the engine came back with the weights it was started
                     # with.
                     version = weights.publish(state)
-                    rollouts.submit(step + config.max_staleness)
-                    cancelled = rollouts.collect(step)
+                    rollouts.submit(step, version)
+                    cancelled = rollouts.collect(step, partial(weights.publish, state))
                 except Stopped:
                     break
                 waited = time.monotonic()

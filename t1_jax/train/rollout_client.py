@@ -34,6 +34,7 @@ class Group:
     attempts: int
     seed: int
     temperature: float = 1.0
+    min_version: int = -1  # the oldest policy version that may sample it
 
     @property
     def rollout_ids(self) -> list[str]:
@@ -98,6 +99,7 @@ class RolloutClient(HttpClient):
                 "attempts": group.attempts,
                 "seed": group.seed,
                 "temperature": group.temperature,
+                "min_version": group.min_version,
             }
             for group in groups
         ]

@@ -29,6 +29,7 @@ class Services:
         self.before: dict[str, Callable[[dict[str, Any]], None]] = {}
         self.done: dict[str, Trajectory] = {}  # not acknowledged yet
         self.known: set[str] = set()
+        self.min_versions: dict[str, int] = {}  # of groups
         self.change: Callable[[Trajectory], Trajectory] = lambda record: record
         self.never: set[str] = set()  # suffixes of rollout ids that are cancelled at the service
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -50,7 +51,8 @@ class Services:
             self.log.append(("submit", sorted({int(g["group_id"].split("-")[1]) for g in body["groups"]})))
             return json.dumps({"accepted": sum(self._play(group) for group in body["groups"])}).encode()
         if path == "/v1/lease":  # delivers at least once: all that is not acknowledged, one of them twice
-            ready = list(self.done.values())[: body["max"]]
+            served = int(self.version)
+            ready = [r for r in self.done.values() if self.min_versions[r.group_id] <= served][: body["max"]]
             return write_frames(ready + ready[:1])
         if path == "/v1/ack":
             for rollout_id in body["rollout_ids"]:
@@ -61,6 +63,7 @@ class Services:
 
     def _play(self, group: dict[str, Any]) -> int:
         _, step, index = group["group_id"].split("-")
+        self.min_versions[group["group_id"]] = group["min_version"]
         new = 0
         for attempt in range(group["attempts"]):
             rollout_id = f"{group['group_id']}/{attempt}"

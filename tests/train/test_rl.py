@@ -99,6 +99,22 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(config, services):
     jax.tree.map(np.testing.assert_array_equal, params, expected)
 
 
+def test_an_engine_that_is_restarted_during_a_step_gets_the_weights_again(config, services):
+    def restart(body):
+        if ("submit", [3]) in services.log:
+            services.before.clear()
+            services.version = "0"
+
+    services.before["/v1/lease"] = restart
+    assert rl.run(config)["finished"]
+    # Version 2 twice: what step 2 waits for may not be sampled by version 0, and the service holds it back.
+    assert [version for what, version in services.log if what == "publish"] == [0, 1, 2, 2, 3, 4]
+    by_step = {group_id.split("-")[1]: version for group_id, version in services.min_versions.items()}
+    assert list(by_step.values()) == [-1, 0, 1, 2], (
+        "the step's own version less the staleness that is allowed"
+    )
+
+
 def test_rollouts_that_were_cancelled_at_the_service_are_not_waited_for(config, services):
     services.never = {"-00000-001/0", "-00000-001/1"}
     summary = rl.run(dataclasses.replace(config, steps=1))
