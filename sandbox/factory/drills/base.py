@@ -91,7 +91,7 @@ class Family(base.Family):
 
 
 MIN_SIZE, MAX_SIZE = 3, 6  # of an instance; what the small pools of words suffice for
-_POOLS = 6  # of files, and as many of parameters
+_POOLS = 2 * MAX_SIZE  # of files, and as many of parameters: most things have two of a kind
 _POOL_SIZE = 5
 
 

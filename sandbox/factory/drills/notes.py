@@ -21,10 +21,10 @@ from sandbox.factory.drills.build import FAMILIES, choose
 from sandbox.trajectory import Trajectory
 from sandbox.transcript import ChatFormat
 
-# How many things a note is about, drawn from an instance of the size: short notes teach most, longer ones
-# what comes next.
-_SIZES = (1, 1, 2, 3, 4)
-_INSTANCE_SIZES = (3, 4, 4)
+# How many things a note is about, drawn from an instance of the size: short notes teach how to read and write
+# names, longer ones which comes next. What no note is long enough to show, RL can't practise.
+_SIZES = (1, 2, 4, 4)
+_INSTANCE_SIZES = (3, 4, 4, 4, 4)
 # One note in so many has the whole instruction.
 _WHOLE = 5
 
