@@ -260,6 +260,8 @@ def quickstart(options: argparse.Namespace, overrides: list[str]) -> None:
     print(json.dumps(means | {"rl_minus_sft": scores["rl_minus_sft"]}))
 
 
+# Commands that keep what they have done, and go on from there.
+RESUMABLE = ("sft", "rl", "eval", "quickstart")
 # Commands that take --config and dotted overrides, and those that read their own options.
 CONFIGURED: dict[str, Run] = {"sft": sft, "rl": rl, "serve": serve, "rollout": rollout, "eval": evaluate,
                               "quickstart": quickstart, "plan": plan, "pod": pod}  # fmt: skip
@@ -299,7 +301,8 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
+        resumes = sys.argv[1:2] and sys.argv[1] in RESUMABLE
+        print("stopped; the same command goes on from here" if resumes else "stopped", file=sys.stderr)
         code = 130
     sys.exit(code)
 

@@ -101,3 +101,17 @@ def test_help_lists_every_command(capsys):
     assert launch.dispatch(["--help"]) == 0
     told = capsys.readouterr().out
     assert all(f"  {name}" in told for name in (*launch.CONFIGURED, *launch.PLAIN))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [("rl", "stopped; the same command goes on from here\n"), ("bench", "stopped\n")]
+)
+def test_an_interrupt_promises_to_go_on_only_where_that_is_so(monkeypatch, capsys, words, said):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launch, "dispatch", interrupted)
+    monkeypatch.setattr(sys, "argv", ["launch.py", words])
+    with pytest.raises(SystemExit, match="130"):
+        launch.main()
+    assert capsys.readouterr().err == said

