@@ -34,6 +34,7 @@ def make_rl_batch(
     max_staleness: int,
     row_length: int,
     replay: bool,
+    overlong_filtering: bool = False,
 ) -> RLBatch:
     """Sort out what cannot be trained on, compare rollouts within their groups, and check every record.
 
@@ -52,6 +53,9 @@ def make_rl_batch(
       max_staleness: in versions.
       row_length: tokens in a row.
       replay: False drops the routing records, so that all tokens are routed live.
+      overlong_filtering: leave out, also from the baselines, rollouts that a limit of turns, context, tokens
+        or time cut off (DAPO, arXiv 2503.14476, section 3.4). What they earned was earned without an end:
+        where going on costs nothing, a policy that is trained on them unlearns to finish.
 
     Raises:
       InputError, RoutingRecordError: a record does not fit the model; the trajectory is named.
@@ -68,6 +72,8 @@ def make_rl_batch(
             infra += 1
         elif len(sampled) and policy_version - int(sampled.min()) > max_staleness:
             stale += 1
+        elif overlong_filtering and segments[-1].ending in _TRUNCATED:
+            continue
         else:
             groups[segments[0].group_id][rollout_id] = reward
     documents: list[Document] = []

@@ -70,6 +70,7 @@ class RLConfig:
     rows: int = 4  # rows in a microbatch
     advantage: AdvantageName = "centred"
     negative_scale: float = 1.0  # of advantages below 0, see train/advantages.py
+    overlong_filtering: bool = False  # leave out rollouts that a limit cut off, see train/batch.py
     loss: LossConfig = field(default_factory=LossConfig)
     aggregation: Aggregation = "token"
     replay: bool = True  # replay recorded experts; False routes live
@@ -370,6 +371,7 @@ def run(config: RLConfig) -> dict[str, Any]:
                     max_staleness=config.max_staleness,
                     row_length=config.row_length,
                     replay=config.replay,
+                    overlong_filtering=config.overlong_filtering,
                 )
                 metrics = batch.metrics | {"rollout/cancelled": float(cancelled)}
                 if batch.documents:

@@ -59,6 +59,16 @@ def test_infrastructure_failures_are_in_no_baseline():
     assert result.metrics["rollout/ending_infra_error"] == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize("ending", ["max_turns", "context", "max_tokens", "timeout"])
+def test_rollouts_that_a_limit_cut_off_can_be_left_out_of_the_baseline_too(ending):
+    rollouts = group("a", [0.0, 0.5, 1.0])
+    rollouts[2] = dataclasses.replace(rollouts[2], ending=ending)
+    assert advantages(batch(rollouts)) == {"a/0": -0.5, "a/2": 0.5}
+    result = batch(rollouts, overlong_filtering=True)
+    assert advantages(result) == {"a/0": -0.25, "a/1": 0.25}
+    assert result.metrics["rollout/truncated"] == pytest.approx(1 / 3)
+
+
 def test_the_oldest_token_decides_about_staleness():
     rollouts = group("a", [0.0, 1.0, 0.5])
     versions = rollouts[2].versions.copy()
