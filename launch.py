@@ -261,7 +261,7 @@ def quickstart(options: argparse.Namespace, overrides: list[str]) -> None:
 
 
 # Commands that keep what they have done, and go on from there.
-RESUMABLE = ("sft", "rl", "eval", "quickstart")
+RESUMABLE = ("sft", "rl", "eval", "quickstart", "convert")
 # Commands that take --config and dotted overrides, and those that read their own options.
 CONFIGURED: dict[str, Run] = {"sft": sft, "rl": rl, "serve": serve, "rollout": rollout, "eval": evaluate,
                               "quickstart": quickstart, "plan": plan, "pod": pod}  # fmt: skip
@@ -301,7 +301,7 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
-        resumes = sys.argv[1:2] and sys.argv[1] in RESUMABLE
+        resumes = "".join(sys.argv[1:2]) in RESUMABLE
         print("stopped; the same command goes on from here" if resumes else "stopped", file=sys.stderr)
         code = 130
     sys.exit(code)

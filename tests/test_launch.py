@@ -104,14 +104,19 @@ def test_help_lists_every_command(capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [("rl", "stopped; the same command goes on from here\n"), ("bench", "stopped\n")]
+    ("command", "said"),
+    [
+        ("rl", "stopped; the same command goes on from here\n"),
+        ("convert", "stopped; the same command goes on from here\n"),
+        ("bench", "stopped\n"),
+    ],
 )
-def test_an_interrupt_promises_to_go_on_only_where_that_is_so(monkeypatch, capsys, words, said):
+def test_an_interrupt_promises_to_go_on_only_where_that_is_so(monkeypatch, capsys, command, said):
     def interrupted(_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(launch, "dispatch", interrupted)
-    monkeypatch.setattr(sys, "argv", ["launch.py", words])
+    monkeypatch.setattr(sys, "argv", ["launch.py", command])
     with pytest.raises(SystemExit, match="130"):
         launch.main()
     assert capsys.readouterr().err == said

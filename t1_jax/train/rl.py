@@ -156,25 +156,24 @@ class _Rollouts:
         self.tasks = find_tasks(config.tasks)
         self._next = step  # the first step that was not submitted
 
-    def groups(self, step: int) -> list[Group]:
-        return step_groups(self.config, self.tasks, self.run_id, step)
+    def groups(self, step: int, version: int) -> list[Group]:
+        """The step's groups, for policies no older than may be trained on when the step's is `version`."""
+        min_version = max(-1, version - self.config.max_staleness)
+        groups = step_groups(self.config, self.tasks, self.run_id, step)
+        return [replace(group, min_version=min_version) for group in groups]
 
     def submit(self, step: int, version: int) -> None:
-        """Submit the groups up to max_staleness steps after `step`, at whose start `version` is served, that
-        were not submitted yet; after a restart the service may know them.
+        """Submit the groups up to max_staleness steps after `step`, whose policy is `version`, that were not
+        submitted yet; after a restart the service may know them.
         """
-        ahead = self.config.max_staleness
-        last = min(step + ahead, self.config.steps - 1)
-        groups = [
-            replace(group, min_version=max(-1, version + later - step - ahead))
-            for later in range(self._next, last + 1)
-            for group in self.groups(later)
-        ]
+        last = min(step + self.config.max_staleness, self.config.steps - 1)
+        later = range(self._next, last + 1)
+        groups = [group for other in later for group in self.groups(other, version + other - step)]
         if groups:
             self.client.submit(groups)
             self._next = last + 1
 
-    def collect(self, step: int, serve: Callable[[], object]) -> int:
+    def collect(self, step: int, version: int, serve: Callable[[], object]) -> int:
         """Wait until every rollout of the step has ended; returns how many never came (cancelled at the
         service).
 
@@ -183,7 +182,8 @@ class _Rollouts:
 
         Raises Stopped when the run is asked to stop meanwhile.
         """
-        expected = {rollout_id for group in self.groups(step) for rollout_id in group.rollout_ids}
+        groups = self.groups(step, version)
+        expected = {rollout_id for group in groups for rollout_id in group.rollout_ids}
         while missing := expected - self.ledger.rollout_ids(step):
             if self.stop.requested:
                 raise Stopped
@@ -194,7 +194,7 @@ class _Rollouts:
                     self.ledger.add(int(rest), [trajectory])
             if leased:
                 self.client.ack([trajectory.rollout_id for trajectory in leased])
-            elif self.client.pending() == 0 and self.client.submit(self.groups(step)) == 0:
+            elif self.client.pending() == 0 and self.client.submit(groups) == 0:
                 # Nothing is on its way and the service knows the groups: the missing were cancelled there.
                 return len(missing - self.ledger.rollout_ids(step))
             else:
@@ -212,7 +212,7 @@ class _Recorded:
     def submit(self, step: int, version: int) -> None:
         """Nothing is to be played."""
 
-    def collect(self, step: int, serve: Callable[[], object]) -> int:
+    def collect(self, step: int, version: int, serve: Callable[[], object]) -> int:
         """Everything is there."""
         return 0
 
@@ -358,7 +358,7 @@ def run(config: RLConfig) -> dict[str, Any]:
                     # with.
                     version = weights.publish(state)
                     rollouts.submit(step, version)
-                    cancelled = rollouts.collect(step, partial(weights.publish, state))
+                    cancelled = rollouts.collect(step, version, partial(weights.publish, state))
                 except Stopped:
                     break
                 waited = time.monotonic()

@@ -115,6 +115,22 @@ def test_an_engine_that_is_restarted_during_a_step_gets_the_weights_again(config
     )
 
 
+def test_groups_that_the_service_has_lost_are_submitted_again_with_their_bound(config, services):
+    bounds = {}
+
+    def lose(body):
+        if ("submit", [3]) in services.log:
+            services.before.clear()
+            bounds.update(services.min_versions)
+            for lost in (services.done, services.known, services.min_versions):
+                lost.clear()
+
+    services.before["/v1/lease"] = lose
+    assert rl.run(config)["finished"]
+    assert [steps for what, steps in services.log if what == "submit"] == [[0, 1], [2], [3], [2], [3]]
+    assert services.min_versions == {name: bounds[name] for name in services.min_versions}
+
+
 def test_rollouts_that_were_cancelled_at_the_service_are_not_waited_for(config, services):
     services.never = {"-00000-001/0", "-00000-001/1"}
     summary = rl.run(dataclasses.replace(config, steps=1))

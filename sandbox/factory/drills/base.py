@@ -90,7 +90,7 @@ class Family(base.Family):
         return replace(made, difficulty=min(5, made.difficulty + size - MIN_SIZE))
 
 
-MIN_SIZE, MAX_SIZE = 3, 6  # of an instance; what the small pools of words suffice for
+MIN_SIZE, MAX_SIZE = 3, 6  # of an instance
 _POOLS = 2 * MAX_SIZE  # of files, and as many of parameters: most things have two of a kind
 _POOL_SIZE = 5
 
